@@ -1,0 +1,1 @@
+"""Reading task, arm and subject files: positions, validation, one clear error."""

@@ -1,0 +1,1 @@
+"""Pure decisions over rows: endings, aggregates, totals, streaks, verdicts."""

@@ -1,0 +1,1 @@
+"""Frozen values shared by every package. No I/O, no clocks, no paths opened."""

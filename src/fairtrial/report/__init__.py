@@ -1,0 +1,1 @@
+"""Rendering only: terminal, Markdown, JSON. No number is computed here."""

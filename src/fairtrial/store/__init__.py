@@ -1,0 +1,1 @@
+"""The results directory: layout, journal, attempts, seal, audit."""

@@ -1,0 +1,1 @@
+"""Developer tools under test, one file each."""

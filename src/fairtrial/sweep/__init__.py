@@ -1,0 +1,1 @@
+"""A planned set of trials: plan, execute, resume."""

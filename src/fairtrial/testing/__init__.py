@@ -1,0 +1,1 @@
+"""Conformance suites and verified fakes for people who write plugins."""
