@@ -1,0 +1,258 @@
+"""Aggregates of agent-lane rows: medians, counts, savings, broken incumbents, outage streaks.
+
+`BenchFold` is fed row by row and keeps a dozen numbers of each, so a file of any size is read once and never held.
+Everything it gives is computed from counting attempts, except `voided_attempts` and `spent`, which cover what was
+superseded as well.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
+from fairtrial.evidence.endings import is_systemic, is_void, kind_of
+from fairtrial.evidence.rows import Row, measured, required_text, text
+from fairtrial.stats.summary import median, percent_saved, total
+
+__all__ = [
+    "BASELINE",
+    "INCUMBENTS",
+    "MEDIAN_FIELDS",
+    "SAVINGS_FIELDS",
+    "SPENT_FIELDS",
+    "Aggregates",
+    "ArmAggregate",
+    "BenchFold",
+    "BenchSummary",
+    "Savings",
+    "Streaks",
+    "broken_incumbents",
+    "first_trip_index",
+    "savings",
+]
+
+BASELINE: Final = "baseline"
+INCUMBENTS: Final = ("workflow", "workflow_direct")
+TOKEN_FIELDS: Final = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+)
+MEDIAN_FIELDS: Final = (
+    *TOKEN_FIELDS,
+    "duration_s",
+    "num_turns",
+    "diff_files",
+    "diff_insertions",
+    "diff_deletions",
+    "cost_usd",
+)
+SAVINGS_FIELDS: Final = (*TOKEN_FIELDS, "cost_usd", "duration_s")
+SPENT_FIELDS: Final = SAVINGS_FIELDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmAggregate:
+    """What is known of one arm on one task.
+
+    Attributes:
+        medians: Medians over valid runs by field (`MEDIAN_FIELDS`); None without valid runs or with an unmeasured one.
+        resolved: Runs that ended without an error kind and whose row says resolved.
+        runs: Counting attempts.
+        valid_runs: Those that are no void.
+        excluded_runs: Those that are void.
+        voided_attempts: Void attempts that a later one superseded.
+        runs_as_failures: `runs + voided_attempts`: the number of runs when each void counts as a failed one.
+        transcripts_missing: Runs whose transcript was lost.
+        task_class: The task's class, as the first row that names one says; None when no row does.
+        error_kinds: How often each error kind occurred.
+        spent: Sums over every attempt, superseded ones included, by field (`SPENT_FIELDS`); None with an unmeasured
+            one.
+    """
+
+    medians: Mapping[str, float | None]
+    resolved: int
+    runs: int
+    valid_runs: int
+    excluded_runs: int
+    voided_attempts: int
+    transcripts_missing: int
+    task_class: str | None
+    error_kinds: Mapping[str, int]
+    spent: Mapping[str, float | None]
+
+    @property
+    def runs_as_failures(self) -> int:
+        """Runs when each void, superseded or not, counts as a failed run."""
+        return self.runs + self.voided_attempts
+
+
+Aggregates: TypeAlias = Mapping[str, Mapping[str, ArmAggregate]]
+"""By task, then by arm."""
+
+Savings: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float | None]]]
+"""By task, arm and field: percent below the baseline."""
+
+
+@dataclass(slots=True)
+class Streaks:
+    """Consecutive rows whose ending an outage causes; any other row ends the streak.
+
+    Attributes:
+        final: Length of the streak that the last row stands in.
+        longest: Length of the longest.
+    """
+
+    final: int = 0
+    longest: int = 0
+
+    def add(self, row: Row) -> None:
+        """Count one more row, in the order in which rows were written."""
+        self.final = self.final + 1 if is_systemic(row) else 0
+        self.longest = max(self.longest, self.final)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSummary:
+    """What a file of agent-lane rows says.
+
+    Attributes:
+        aggregates: Per task and arm, both in name order.
+        final_streak: Length of the outage streak at the end.
+        max_streak: Length of the longest outage streak.
+    """
+
+    aggregates: Aggregates
+    final_streak: int
+    max_streak: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The numbers kept of one counting attempt."""
+
+    number: int
+    void: bool
+    kind: str | None
+    resolved: bool
+    transcript_missing: bool
+    values: tuple[float | None, ...]
+
+
+@dataclass(slots=True)
+class _Cell:
+    """One arm on one task while rows still come in."""
+
+    bare: list[_Run] = field(default_factory=list["_Run"])
+    by_key: dict[str, _Run] = field(default_factory=dict[str, "_Run"])
+    voided_attempts: int = 0
+    task_class: str | None = None
+    spent: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SPENT_FIELDS])
+
+    def add(self, run: _Run, attempt: Attempt | None) -> None:
+        for values, name in zip(self.spent, SPENT_FIELDS, strict=True):
+            values.append(run.values[MEDIAN_FIELDS.index(name)])
+        held = None if attempt is None else self.by_key.get(attempt.key)
+        if attempt is None:
+            self.bare.append(run)
+        elif held is None:
+            self.by_key[attempt.key] = run
+        else:
+            choice = choose(held_number=held.number, held_void=held.void, new=attempt, new_void=run.void)
+            counting, superseded = (run, held) if choice is Choice.NEW else (held, run)
+            self.by_key[attempt.key] = counting
+            self.voided_attempts += superseded.void
+
+    def aggregate(self) -> ArmAggregate:
+        runs = [*self.bare, *self.by_key.values()]
+        valid = [run for run in runs if not run.void]
+        return ArmAggregate(
+            medians={name: median(run.values[i] for run in valid) for i, name in enumerate(MEDIAN_FIELDS)},
+            resolved=sum(run.resolved for run in runs),
+            runs=len(runs),
+            valid_runs=len(valid),
+            excluded_runs=len(runs) - len(valid),
+            voided_attempts=self.voided_attempts,
+            transcripts_missing=sum(run.transcript_missing for run in runs),
+            task_class=self.task_class,
+            error_kinds=dict(sorted(Counter(run.kind for run in runs if run.kind is not None).items())),
+            spent={name: total(values) for name, values in zip(SPENT_FIELDS, self.spent, strict=True)},
+        )
+
+
+class BenchFold:
+    """Reads agent-lane rows one by one and keeps only the numbers that a report needs."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, dict[str, _Cell]] = {}
+        self._streaks = Streaks()
+        self._n_rows = 0
+
+    def add(self, row: Row) -> None:
+        """Take one row, in the order in which rows were written.
+
+        Raises:
+            UsageError: The row names no task or arm, or its key has no attempt beside it.
+            IntegrityError: An attempt of a key occurs twice.
+        """
+        task = required_text(row, "task", index=self._n_rows)
+        arm = required_text(row, "arm", index=self._n_rows)
+        attempt = attempt_of(row, index=self._n_rows)
+        self._n_rows += 1
+        self._streaks.add(row)
+        cell = self._cells.setdefault(task, {}).setdefault(arm, _Cell())
+        if cell.task_class is None:
+            cell.task_class = text(row.get("class"))
+        kind = kind_of(row)
+        run = _Run(
+            number=0 if attempt is None else attempt.number,
+            void=is_void(row),
+            kind=kind,
+            resolved=row.get("resolved") is True and kind is None,
+            transcript_missing=row.get("transcript_missing") is True,
+            values=tuple(measured(row.get(name)) for name in MEDIAN_FIELDS),
+        )
+        cell.add(run, attempt)
+
+    def summary(self) -> BenchSummary:
+        """Give what the rows so far say."""
+        return BenchSummary(
+            aggregates={
+                task: {arm: arms[arm].aggregate() for arm in sorted(arms)} for task, arms in sorted(self._cells.items())
+            },
+            final_streak=self._streaks.final,
+            max_streak=self._streaks.longest,
+        )
+
+
+def savings(aggregates: Aggregates, *, baseline: str = BASELINE) -> Savings:
+    """Give per task and arm by how many percent its medians lie below the baseline's; nothing where no baseline ran."""
+    return {
+        task: {
+            arm: {name: percent_saved(arms[baseline].medians[name], aggregate.medians[name]) for name in SAVINGS_FIELDS}
+            for arm, aggregate in arms.items()
+            if baseline in arms and arm != baseline
+        }
+        for task, arms in aggregates.items()
+    }
+
+
+def broken_incumbents(aggregates: Aggregates, *, incumbents: Collection[str] = INCUMBENTS) -> list[str]:
+    """Name the incumbent arms that ran and resolved nothing in any task, even where every run was void."""
+    resolved: Counter[str] = Counter()
+    for arms in aggregates.values():
+        for arm, aggregate in arms.items():
+            resolved[arm] += aggregate.resolved
+    return sorted(arm for arm in incumbents if arm in resolved and resolved[arm] == 0)
+
+
+def first_trip_index(rows: Collection[Row], *, limit: int) -> int | None:
+    """Give the index of the row at which a breaker of that limit stops; None when it never does; 0 disables it."""
+    streaks = Streaks()
+    for index, row in enumerate(rows):
+        streaks.add(row)
+        if streaks.final == limit > 0:
+            return index
+    return None

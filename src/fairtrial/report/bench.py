@@ -1,0 +1,164 @@
+"""The report of an agent sweep. Nothing is computed here: the aggregates hold every figure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+
+from fairtrial.evidence.bench import (
+    SAVINGS_FIELDS,
+    SPENT_FIELDS,
+    ArmAggregate,
+    BenchSummary,
+    broken_incumbents,
+    savings,
+)
+from fairtrial.report.document import Document, Table, print_document, render_markdown
+from fairtrial.report.text import figure, signed_figure
+
+__all__ = ["bench_report_json", "render_bench_markdown", "render_bench_terminal"]
+
+SCHEMA: Final = "bench-report/1"
+LABELS: Final = {
+    "input_tokens": "input tokens",
+    "cache_creation_input_tokens": "cache write tokens",
+    "cache_read_input_tokens": "cache read tokens",
+    "output_tokens": "output tokens",
+    "cost_usd": "cost USD",
+    "duration_s": "duration s",
+    "num_turns": "turns",
+    "diff_files": "files",
+    "diff_insertions": "insertions",
+    "diff_deletions": "deletions",
+}
+DECIMALS: Final = {"cost_usd": 4, "duration_s": 1}
+MEDIANS_NOTE: Final = (
+    "Figures are medians over valid runs; failures count, voids do not. What was not measured in every valid run is"
+    " unmeasured, never zero. The column 'voids as failures' counts each void attempt as a failed run."
+)
+USAGE_NOTE: Final = (
+    "Where usage comes from an agent's own words and not from the wire, tokens may cover only its main loop while cost"
+    " includes its subagents."
+)
+
+
+def render_bench_markdown(summary: BenchSummary) -> str:
+    """Give the report as Markdown."""
+    return render_markdown(_document(summary))
+
+
+def render_bench_terminal(summary: BenchSummary, console: Console) -> None:
+    """Print the report."""
+    print_document(_document(summary), console)
+
+
+def bench_report_json(summary: BenchSummary, *, sealed: bool) -> dict[str, object]:
+    """Give the report as one JSON object of schema `bench-report/1`.
+
+    Args:
+        summary: What the rows show.
+        sealed: The rows come from a directory whose seal holds.
+    """
+    return {
+        "schema": SCHEMA,
+        "sealed": sealed,
+        "aggregate": {
+            task: {arm: _arm_json(aggregate) for arm, aggregate in arms.items()}
+            for task, arms in summary.aggregates.items()
+        },
+        "savings": savings(summary.aggregates),
+        "broken_incumbent_arms": broken_incumbents(summary.aggregates),
+        "outage": {"final_streak": summary.final_streak, "max_streak": summary.max_streak},
+    }
+
+
+def _arm_json(aggregate: ArmAggregate) -> dict[str, object]:
+    return {
+        **aggregate.medians,
+        "resolved": aggregate.resolved,
+        "runs": aggregate.runs,
+        "valid_runs": aggregate.valid_runs,
+        "excluded_runs": aggregate.excluded_runs,
+        "voided_attempts": aggregate.voided_attempts,
+        "as_failures": {"resolved": aggregate.resolved, "runs": aggregate.runs_as_failures},
+        "transcripts_missing": aggregate.transcripts_missing,
+        "class": aggregate.task_class,
+        "error_kinds": dict(aggregate.error_kinds),
+        "spent": dict(aggregate.spent),
+    }
+
+
+def _document(summary: BenchSummary) -> Document:
+    broken = broken_incumbents(summary.aggregates)
+    notes = [MEDIANS_NOTE, USAGE_NOTE]
+    if broken:
+        notes.append(f"BROKEN INCUMBENT: resolved nothing in any task: {', '.join(broken)}.")
+    if summary.max_streak:
+        notes.append(
+            f"Outage: the longest streak of endings that an outage causes is {summary.max_streak} rows,"
+            f" the one at the end {summary.final_streak}."
+        )
+    return Document(title="fairtrial bench report", notes=notes, tables=list(_tables(summary)))
+
+
+def _tables(summary: BenchSummary) -> Iterator[Table]:
+    cells = [(task, arm, aggregate) for task, arms in summary.aggregates.items() for arm, aggregate in arms.items()]
+    yield Table(
+        title="Results",
+        headers=(
+            "task",
+            "class",
+            "arm",
+            "resolved / valid",
+            "excluded",
+            "voids as failures",
+            *LABELS.values(),
+            "transcripts missing",
+        ),
+        rows=[_result_cells(task, arm, aggregate) for task, arm, aggregate in cells],
+    )
+    saved = [
+        (task, arm, *(signed_figure(fields[name]) for name in SAVINGS_FIELDS))
+        for task, arms in savings(summary.aggregates).items()
+        for arm, fields in arms.items()
+    ]
+    if saved:
+        yield Table(
+            title="Percent below the baseline",
+            headers=("task", "arm", *(LABELS[name] for name in SAVINGS_FIELDS)),
+            rows=saved,
+            note="A negative figure lies above the baseline.",
+        )
+    kinds = [
+        (task, arm, kind, str(n_runs))
+        for task, arm, aggregate in cells
+        for kind, n_runs in aggregate.error_kinds.items()
+    ]
+    if kinds:
+        yield Table(title="How runs ended that were not resolved", headers=("task", "arm", "kind", "runs"), rows=kinds)
+    yield Table(
+        title="Spent, superseded attempts included",
+        headers=("task", "arm", "superseded voids", *(LABELS[name] for name in SPENT_FIELDS)),
+        rows=[
+            (
+                task,
+                arm,
+                str(aggregate.voided_attempts),
+                *(figure(aggregate.spent[name], DECIMALS.get(name, 0)) for name in SPENT_FIELDS),
+            )
+            for task, arm, aggregate in cells
+        ],
+    )
+
+
+def _result_cells(task: str, arm: str, aggregate: ArmAggregate) -> Sequence[str]:
+    return (
+        task,
+        aggregate.task_class or "",
+        arm,
+        f"{aggregate.resolved} / {aggregate.valid_runs}",
+        str(aggregate.excluded_runs),
+        f"{aggregate.resolved} / {aggregate.runs_as_failures}",
+        *(figure(aggregate.medians[name], DECIMALS.get(name, 0)) for name in LABELS),
+        str(aggregate.transcripts_missing),
+    )

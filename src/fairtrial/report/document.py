@@ -1,0 +1,87 @@
+"""A report as titles, notes and tables, and its two renderings: Markdown and a terminal.
+
+What a report says is built once; each renderer escapes every cell, so no author of a report has to remember to.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fairtrial.report.text import escape_markdown, visible
+
+__all__ = ["Document", "Table", "print_document", "render_markdown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table.
+
+    Attributes:
+        title: Its heading.
+        headers: Its columns.
+        rows: Its lines, consumed once, so that a long table never stands in memory.
+        note: A sentence below it, or "".
+    """
+
+    title: str
+    headers: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A report.
+
+    Attributes:
+        title: Its heading.
+        notes: What a reader must know first, a paragraph each.
+        tables: Its tables, in order.
+    """
+
+    title: str
+    notes: Sequence[str]
+    tables: Sequence[Table]
+
+
+def render_markdown(document: Document) -> str:
+    """Give the document as Markdown; the same document gives the same bytes."""
+    return "\n".join(_markdown_lines(document)) + "\n"
+
+
+def print_document(document: Document, console: Console) -> None:
+    """Print the document on a terminal."""
+    console.print(Text(visible(document.title), style="bold"))
+    for note in document.notes:
+        console.print(Text(visible(note), style="dim"))
+    for table in document.tables:
+        grid = RichTable(title=Text(visible(table.title), style="bold"), title_justify="left")
+        for header in table.headers:
+            grid.add_column(Text(visible(header)), overflow="fold")
+        for row in table.rows:
+            grid.add_row(*(Text(visible(cell)) for cell in row))
+        console.print()
+        console.print(grid)
+        if table.note:
+            console.print(Text(visible(table.note), style="dim"))
+
+
+def _markdown_lines(document: Document) -> Iterator[str]:
+    yield f"# {escape_markdown(document.title)}"
+    for note in document.notes:
+        yield from ("", escape_markdown(note))
+    for table in document.tables:
+        yield from ("", f"## {escape_markdown(table.title)}", "")
+        yield _markdown_row(table.headers)
+        yield _markdown_row(["---"] * len(table.headers))
+        for row in table.rows:
+            yield _markdown_row([escape_markdown(cell) for cell in row])
+        if table.note:
+            yield from ("", escape_markdown(table.note))
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

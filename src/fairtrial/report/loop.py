@@ -1,0 +1,361 @@
+"""The report of a tool sweep. Nothing is computed here: the summary holds every figure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+
+from fairtrial.evidence.loop_report import (
+    BLOCKS_FOR_A_SPREAD,
+    RUNS_FOR_A_TIMING_CLAIM,
+    Coverage,
+    Difference,
+    LoopSummary,
+    Section,
+    SubjectSummary,
+    Truth,
+)
+from fairtrial.evidence.loop_runs import LoopRun, Setting
+from fairtrial.report.document import Document, Table, print_document, render_markdown
+from fairtrial.report.text import UNMEASURED, figure, shorten, signed_figure, yes_no
+
+__all__ = ["loop_report_json", "render_loop_markdown", "render_loop_terminal"]
+
+SCHEMA: Final = "loop-report/1"
+REASON_CHARACTERS: Final = 70
+TERMINAL_RUNS: Final = 60
+COLD_WARM_SCENARIO: Final = "agent_task_baseline_v1"
+WEIGHTED: Final = "estimated_cost_weighted_tokens_with_envelope"
+MEASURES: Final = {
+    "elapsed_ms": "wall ms",
+    "acquire_ms_task": "acquire ms, task",
+    "acquire_ms_followup": "acquire ms, followup",
+    "followup_warm_delta_ms": "warm acquire delta ms",
+    "tool_call_count": "calls",
+    "estimated_tokens": "tokens, estimated",
+    WEIGHTED: "tokens, estimated, by cost weight",
+}
+NOT_EQUIVALENT: Final = (
+    "This is whole-task evidence. Steps are not equal between subjects: one tool's snapshot is two calls where"
+    " another's is none, and one describes in a call of its own what another says in its commit. Only whole tasks are"
+    " compared."
+)
+LIKE_WITH_LIKE: Final = (
+    "Times are compared only within one scenario, one transport and one machine, and only over runs that passed."
+    " Beside each difference stands how far the control, one tool measured as two subjects, lies from itself"
+    f" (from {BLOCKS_FOR_A_SPREAD} blocks on); a timing claim needs {RUNS_FOR_A_TIMING_CLAIM} runs."
+    f" What was not measured is {UNMEASURED}, never zero."
+)
+ESTIMATES: Final = "Tokens are estimates from characters, not counts: they serve to compare tools, not to predict a
+bill."
+
+
+def render_loop_markdown(summary: LoopSummary) -> str:
+    """Give the report as Markdown, with every run."""
+    return render_markdown(_document(summary, summary.runs))
+
+
+def render_loop_terminal(summary: LoopSummary, console: Console) -> None:
+    """Print the report; of a long sweep only the first runs, since a terminal is no place for thousands of lines."""
+    print_document(_document(summary, summary.runs[:TERMINAL_RUNS]), console)
+
+
+def loop_report_json(summary: LoopSummary, *, sealed: bool) -> dict[str, object]:
+    """Give the report as one JSON object of schema `loop-report/1`.
+
+    Args:
+        summary: What the rows show.
+        sealed: The rows come from a directory whose seal holds.
+    """
+    return {
+        "schema": SCHEMA,
+        "sealed": sealed,
+        "rows": summary.n_rows,
+        "token_rules": list(summary.token_rules),
+        "sections": [_section_json(section) for section in summary.sections],
+        "runs": [_run_json(run) for run in summary.runs],
+        "skipped": [
+            _place_json(note.setting, note.subject)
+            | {"operation": note.operation, "reason": note.reason, "runs": note.n_runs}
+            for note in summary.skips
+        ],
+        "void": [
+            _place_json(note.setting, note.subject)
+            | {"run": note.run, "error_kind": note.error_kind, "detail": note.detail}
+            for note in summary.voids
+        ],
+        "failed": [
+            _place_json(note.setting, note.subject) | {"run": note.run, "detail": note.detail}
+            for note in summary.failures
+        ],
+    }
+
+
+def _document(summary: LoopSummary, runs: Sequence[LoopRun]) -> Document:
+    rules = f" Rules: {', '.join(summary.token_rules)}." if summary.token_rules else ""
+    tables = [table for section in summary.sections for table in _section_tables(section)]
+    tables += _run_tables(runs, n_left_out=len(summary.runs) - len(runs))
+    tables += _note_tables(summary)
+    return Document(
+        title="fairtrial loop report", notes=(NOT_EQUIVALENT, LIKE_WITH_LIKE, ESTIMATES + rules), tables=tables
+    )
+
+
+def _section_tables(section: Section) -> Iterator[Table]:
+    where = _place(section.setting)
+    yield Table(
+        title=f"Subjects: {where}",
+        headers=(
+            "subject", "passed / runs", "voids as failures", "wall ms", "first acquire ms", "second acquire ms",
+            "warm delta ms", "calls", "tokens (est.)", "tokens by cost weight (envelope)", "truth check", "coverage",
+            "CPU s (user + system)", "peak memory bytes", "network bytes",
+        ),
+        rows=[_subject_cells(subject) for subject in section.subjects],
+        note="; ".join(
+            f"network bytes of {subject.subject}: {shorten(subject.network_bytes_reason, REASON_CHARACTERS)}"
+            for subject in section.subjects
+            if subject.network_bytes_reason
+        ),
+    )  # fmt: skip
+    if section.differences:
+        yield Table(
+            title=f"Differences from {section.reference}: {where}",
+            headers=(
+                "subject",
+                "measure",
+                "blocks",
+                "median difference",
+                "largest control spread",
+                "median control spread",
+                "timing claim",
+            ),
+            rows=[_difference_cells(difference) for difference in section.differences],
+        )
+
+
+def _subject_cells(subject: SubjectSummary) -> Sequence[str]:
+    medians = subject.medians
+    return (
+        f"{subject.subject} [control]" if subject.null_control else subject.subject,
+        f"{subject.n_passed} / {subject.n_runs}",
+        f"{subject.n_passed} / {subject.runs_as_failures}",
+        figure(medians["elapsed_ms"], 1),
+        figure(_either(medians["acquire_ms_task"], medians["acquire_ms_cold"]), 1),
+        figure(_either(medians["acquire_ms_followup"], medians["acquire_ms_warm"]), 1),
+        signed_figure(_either(medians["followup_warm_delta_ms"], medians["warm_acquire_delta_ms"])),
+        figure(medians["tool_call_count"]),
+        figure(medians["estimated_tokens"]),
+        figure(medians[WEIGHTED]),
+        subject.truth,
+        subject.coverage,
+        f"{figure(medians['cpu_user_s'], 3)} + {figure(medians['cpu_system_s'], 3)}",
+        figure(subject.peak_memory_bytes),
+        figure(medians["network_bytes"]),
+    )
+
+
+def _difference_cells(difference: Difference) -> Sequence[str]:
+    reason = difference.control_reason
+    return (
+        difference.subject,
+        MEASURES[difference.field],
+        str(difference.n_blocks),
+        signed_figure(difference.median_difference),
+        reason or figure(difference.control.largest, 1),
+        reason or figure(difference.control.median, 1),
+        difference.claim or "no timing",
+    )
+
+
+def _run_tables(runs: Sequence[LoopRun], *, n_left_out: int) -> Iterator[Table]:
+    """Give the tables with a line a run."""
+    if runs:
+        yield Table(
+            title="Runs",
+            headers=(
+                "scenario", "transport", "subject", "run", "result", "wall ms", "call equivalents",
+                "tokens by cost weight (envelope)", "warm acquire delta ms", "truth check",
+            ),
+            rows=(_run_cells(run) for run in runs),
+            note=f"{n_left_out} more runs stand in the written report." if n_left_out else "",
+        )  # fmt: skip
+    cold_warm = [run for run in runs if run.setting.scenario == COLD_WARM_SCENARIO]
+    if cold_warm:
+        yield Table(
+            title="Cold clone and warm isolated task",
+            headers=(
+                "transport", "subject", "run", "cold ms", "warm ms", "cold acquire ms", "warm acquire ms",
+                "truth check", "coverage",
+            ),
+            rows=(_cold_warm_cells(run) for run in cold_warm),
+        )  # fmt: skip
+    if any(run.publication for run in runs):
+        yield Table(
+            title="Interrupted publication",
+            headers=(
+                "transport", "subject", "run", "outcome claim", "fixture delivery", "POSTs", "request bytes",
+                "head preserved", "work preserved",
+            ),
+            rows=(cells for run in runs for cells in _publication_cells(run)),
+        )  # fmt: skip
+
+
+def _run_cells(run: LoopRun) -> Sequence[str]:
+    return (
+        run.setting.scenario,
+        run.setting.remote_transport or UNMEASURED,
+        run.subject,
+        figure(run.run),
+        "failed" if run.failed else "passed",
+        figure(run.number("elapsed_ms"), 1),
+        figure(run.number("tool_call_count")),
+        figure(run.number(WEIGHTED)),
+        signed_figure(_either(run.number("followup_warm_delta_ms"), run.number("warm_acquire_delta_ms"))),
+        _truth(run),
+    )
+
+
+def _cold_warm_cells(run: LoopRun) -> Sequence[str]:
+    coverage = {True: Coverage.COMPLETE, False: Coverage.PARTIAL, None: Coverage.UNMEASURED}
+    return (
+        run.setting.remote_transport or UNMEASURED,
+        run.subject,
+        figure(run.run),
+        figure(run.number("cold_phase_ms"), 1),
+        figure(run.number("warm_phase_ms"), 1),
+        figure(run.number("acquire_ms_cold"), 1),
+        figure(run.number("acquire_ms_warm"), 1),
+        _truth(run),
+        coverage[run.coverage_complete],
+    )
+
+
+def _publication_cells(run: LoopRun) -> Iterator[Sequence[str]]:
+    facts = run.publication
+    if facts is not None:
+        yield (
+            run.setting.remote_transport or UNMEASURED,
+            run.subject,
+            figure(run.run),
+            facts.publication_outcome or UNMEASURED,
+            facts.fixture_delivery_state or UNMEASURED,
+            figure(facts.mutation_requests_observed),
+            figure(facts.network_request_bytes_observed),
+            yes_no(facts.local_head_preserved),
+            yes_no(facts.local_work_preserved),
+        )
+
+
+def _note_tables(summary: LoopSummary) -> Iterator[Table]:
+    """Give what failed, is void or was left out."""
+    if summary.failures:
+        yield Table(
+            title="Failed runs",
+            headers=("where", "subject", "run", "detail"),
+            rows=(
+                (_place(n.setting), n.subject, figure(n.run), shorten(n.detail, REASON_CHARACTERS))
+                for n in summary.failures
+            ),
+        )
+    if summary.voids:
+        yield Table(
+            title="Void runs",
+            headers=("where", "subject", "run", "kind", "detail"),
+            rows=(
+                (_place(n.setting), n.subject, figure(n.run), n.error_kind, shorten(n.detail, REASON_CHARACTERS))
+                for n in summary.voids
+            ),
+        )
+    if summary.skips:
+        yield Table(
+            title="Skipped",
+            headers=("where", "subject", "operation", "runs", "reason"),
+            rows=(
+                (_place(n.setting), n.subject, n.operation, str(n.n_runs), shorten(n.reason, REASON_CHARACTERS))
+                for n in summary.skips
+            ),
+        )
+
+
+def _place(setting: Setting) -> str:
+    host = f" on {setting.host}" if setting.host else ""
+    return f"{setting.scenario} over {setting.remote_transport or 'an unnamed transport'}{host}"
+
+
+def _truth(run: LoopRun) -> str:
+    return Truth.UNMEASURED if run.truth is None else Truth.PASS if run.truth else Truth.FAIL
+
+
+def _either(first: float | None, second: float | None) -> float | None:
+    """Give the figure under whichever name the scenario's phases have."""
+    return second if first is None else first
+
+
+def _place_json(setting: Setting, subject: str) -> dict[str, object]:
+    return {
+        "scenario": setting.scenario,
+        "remote_transport": setting.remote_transport or None,
+        "host": setting.host or None,
+        "subject": subject,
+    }
+
+
+def _section_json(section: Section) -> dict[str, object]:
+    place = _place_json(section.setting, "")
+    del place["subject"]
+    return {
+        **place,
+        "reference": section.reference,
+        "subjects": [_subject_json(subject) for subject in section.subjects],
+        "differences": [_difference_json(difference) for difference in section.differences],
+    }
+
+
+def _subject_json(subject: SubjectSummary) -> dict[str, object]:
+    return {
+        "subject": subject.subject,
+        "null_control": subject.null_control,
+        "runs": subject.n_runs,
+        "passed": subject.n_passed,
+        "as_failures": {"passed": subject.n_passed, "runs": subject.runs_as_failures},
+        "skipped": subject.n_skipped,
+        "void": subject.n_void,
+        "voided_attempts": subject.voided_attempts,
+        "medians": dict(subject.medians),
+        "peak_memory_bytes": subject.peak_memory_bytes,
+        "network_bytes_reason": subject.network_bytes_reason or None,
+        "truth_check": subject.truth,
+        "coverage": subject.coverage,
+    }
+
+
+def _difference_json(difference: Difference) -> dict[str, object]:
+    return {
+        "subject": difference.subject,
+        "reference": difference.reference,
+        "field": difference.field,
+        "blocks": difference.n_blocks,
+        "median_difference": difference.median_difference,
+        "control": {
+            "blocks": difference.control.n_pairs,
+            "largest": difference.control.largest,
+            "median": difference.control.median,
+            "reason": difference.control_reason or None,
+        },
+        "timing_claim": difference.claim or None,
+    }
+
+
+def _run_json(run: LoopRun) -> dict[str, object]:
+    return _place_json(run.setting, run.subject) | {
+        "run": run.run,
+        "block": run.block,
+        "attempt": run.attempt,
+        "passed": run.passed,
+        "elapsed_ms": run.number("elapsed_ms"),
+        "tool_call_count": run.number("tool_call_count"),
+        WEIGHTED: run.number(WEIGHTED),
+        "warm_acquire_delta_ms": _either(run.number("followup_warm_delta_ms"), run.number("warm_acquire_delta_ms")),
+        "truth_check": _truth(run),
+        "coverage_complete": run.coverage_complete,
+    }
