@@ -46,8 +46,10 @@ LIKE_WITH_LIKE: Final = (
     f" (from {BLOCKS_FOR_A_SPREAD} blocks on); a timing claim needs {RUNS_FOR_A_TIMING_CLAIM} runs."
     f" What was not measured is {UNMEASURED}, never zero."
 )
-ESTIMATES: Final = "Tokens are estimates from characters, not counts: they serve to compare tools, not to predict a
-bill."
+ESTIMATES: Final = (
+    "Tokens are estimates from characters, not counts by a tokenizer:"
+    " they serve to compare tools, not to predict a bill."
+)
 
 
 def render_loop_markdown(summary: LoopSummary) -> str:

@@ -1,7 +1,7 @@
 """Figures and foreign text made fit to print.
 
-Text that came from outside (reasons, names, labels) may hold terminal commands, invisible characters or markup. Both renderers
-print it only through `visible`, and the Markdown one also through `escape_markdown`.
+Text that came from outside (reasons, names, labels) may hold terminal commands, invisible characters or markup. Both
+renderers print it only through `visible`, and the Markdown one also through `escape_markdown`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Medians, sums, spreads and percentages in which an unknown stays unknown.
 
-Every function takes None for "not measured" and gives None as soon as one of its inputs was not measured: a figure computed from
-the measured half of the data would look like a figure of all of it.
+Every function takes None for "not measured" and gives None as soon as one of its inputs was not measured: a figure
+computed from the measured half of the data would look like a figure of all of it.
 """
 
 import math

@@ -1,8 +1,9 @@
 """Compares the product's answers with cases whose right answers were produced independently.
 
-`python -m fairtrial.testing.conformance FILE.json` tells the kind of file by its content, computes each case with the functions
-that `report`, `gate` and `loop` use, and compares every expected field. Numbers are equal within 1e-9 relative, all else exactly;
-fields that the answer has beyond the expected ones are ignored, missing ones are found. It exits 0 only without a mismatch.
+`python -m fairtrial.testing.conformance FILE.json` tells the kind of file by its content, computes each case with the
+functions that `report`, `gate` and `loop` use, and compares every expected field. Numbers are equal within 1e-9
+relative, all else exactly; fields that the answer has beyond the expected ones are ignored, missing ones are found.
+It exits 0 only without a mismatch.
 """
 
 import json
