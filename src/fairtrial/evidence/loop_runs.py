@@ -15,7 +15,7 @@ from typing import Final, cast
 from fairtrial.errors import UsageError
 from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
 from fairtrial.evidence.endings import is_void, kind_of
-from fairtrial.evidence.loop import is_hole, row_failed
+from fairtrial.evidence.loop import HOLE_RETURNCODE, is_hole, row_failed
 from fairtrial.evidence.rows import Row, flag, measured, number, required_text, text, whole
 
 __all__ = ["NUMBER_FIELDS", "Hole", "LoopFold", "LoopRun", "PublicationFacts", "RunEnding", "Setting"]
@@ -47,6 +47,7 @@ NUMBER_FIELDS: Final = (
 """Fields of a total row that are kept as numbers; a `*_phase_ms` may stand in `phase_elapsed_ms` instead."""
 
 _SIGNED: Final = frozenset({"followup_warm_delta_ms", "warm_acquire_delta_ms"})
+_PHASES: Final = {f"{phase}_phase_ms": phase for phase in ("task", "followup", "cold", "warm")}
 _TOKEN_RULES: Final = ("token_method", "token_envelope", "token_weights")
 _INDEX: Final[Mapping[str, int]] = MappingProxyType({name: index for index, name in enumerate(NUMBER_FIELDS)})
 _STEP_KINDS: Final = frozenset({"vcs", "edit", "harness"})
@@ -193,8 +194,9 @@ class LoopFold:
             IntegrityError: An attempt of a key ends twice.
         """
         self.n_rows += 1
-        if text(row.get("step_kind")) in _STEP_KINDS and not is_hole(row):
-            return
+        step_kind = row.get("step_kind")
+        if isinstance(step_kind, str) and step_kind in _STEP_KINDS and row.get("returncode") != HOLE_RETURNCODE:
+            return  # nearly every row of a long file takes this way: nothing more is looked at
         ending = self._ending(row)
         if ending is None:
             hole = Hole(operation=text(row.get("operation")) or "", reason=_cut(row.get("skip_reason")))
@@ -286,14 +288,13 @@ def _block(value: object) -> str | None:
 
 def _numbers(row: Row) -> tuple[float | None, ...]:
     """Read the figures; a phase's time may stand under its own name or among the phases."""
+    values = {name: number(row.get(name)) if name in _SIGNED else measured(row.get(name)) for name in NUMBER_FIELDS}
     phases = row.get("phase_elapsed_ms")
-    by_phase: Row = cast("Row", phases) if isinstance(phases, dict) else {}
-    return tuple(
-        number(row.get(name))
-        if name in _SIGNED
-        else measured(row[name] if name in row else by_phase.get(name.removesuffix("_phase_ms")))
-        for name in NUMBER_FIELDS
-    )
+    if isinstance(phases, dict):
+        for name, phase in _PHASES.items():
+            if name not in row:
+                values[name] = measured(cast("Row", phases).get(phase))
+    return tuple(values.values())
 
 
 def _publication(row: Row) -> PublicationFacts | None:

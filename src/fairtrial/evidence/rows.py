@@ -19,21 +19,21 @@ LARGEST: Final = 2**53
 
 def number(value: object) -> float | None:
     """Give a finite number of either sign, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if -LARGEST <= value <= LARGEST else None
+    if type(value) is int or type(value) is float:  # exactly these: a boolean is an int to isinstance
+        return value if -LARGEST <= value <= LARGEST else None
+    return None
 
 
 def measured(value: object) -> float | None:
     """Give a finite number that is not negative, or None: a count, a size, a duration or a price."""
-    known = number(value)
-    return None if known is None or known < 0 else known
+    if type(value) is int or type(value) is float:
+        return value if 0 <= value <= LARGEST else None
+    return None
 
 
 def whole(value: object) -> int | None:
     """Give an integer, or None."""
-    known = number(value)
-    return known if isinstance(known, int) else None
+    return value if type(value) is int and -LARGEST <= value <= LARGEST else None
 
 
 def flag(value: object) -> bool | None:

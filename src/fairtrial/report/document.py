@@ -5,6 +5,8 @@ What a report says is built once; each renderer escapes every cell, so no author
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -13,6 +15,8 @@ from rich.text import Text
 from fairtrial.report.text import escape_markdown, visible
 
 __all__ = ["Document", "Table", "print_document", "render_markdown"]
+
+TERMINAL_ROWS: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ def render_markdown(document: Document) -> str:
 
 
 def print_document(document: Document, console: Console) -> None:
-    """Print the document on a terminal."""
+    """Print the document on a terminal, of each table the first lines: a terminal is no place for thousands."""
     console.print(Text(visible(document.title), style="bold"))
     for note in document.notes:
         console.print(Text(visible(note), style="dim"))
@@ -61,10 +65,13 @@ def print_document(document: Document, console: Console) -> None:
         grid = RichTable(title=Text(visible(table.title), style="bold"), title_justify="left")
         for header in table.headers:
             grid.add_column(Text(visible(header)), overflow="fold")
-        for row in table.rows:
+        rows = iter(table.rows)
+        for row in islice(rows, TERMINAL_ROWS):
             grid.add_row(*(Text(visible(cell)) for cell in row))
         console.print()
         console.print(grid)
+        if next(rows, None) is not None:
+            console.print(Text(f"These are the first {TERMINAL_ROWS} lines; the written report has all.", style="dim"))
         if table.note:
             console.print(Text(visible(table.note), style="dim"))
 

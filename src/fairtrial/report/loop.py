@@ -23,7 +23,6 @@ __all__ = ["loop_report_json", "render_loop_markdown", "render_loop_terminal"]
 
 SCHEMA: Final = "loop-report/1"
 REASON_CHARACTERS: Final = 70
-TERMINAL_RUNS: Final = 60
 COLD_WARM_SCENARIO: Final = "agent_task_baseline_v1"
 WEIGHTED: Final = "estimated_cost_weighted_tokens_with_envelope"
 MEASURES: Final = {
@@ -54,12 +53,12 @@ ESTIMATES: Final = (
 
 def render_loop_markdown(summary: LoopSummary) -> str:
     """Give the report as Markdown, with every run."""
-    return render_markdown(_document(summary, summary.runs))
+    return render_markdown(_document(summary))
 
 
 def render_loop_terminal(summary: LoopSummary, console: Console) -> None:
-    """Print the report; of a long sweep only the first runs, since a terminal is no place for thousands of lines."""
-    print_document(_document(summary, summary.runs[:TERMINAL_RUNS]), console)
+    """Print the report, of a long sweep only the first lines of each table."""
+    print_document(_document(summary), console)
 
 
 def loop_report_json(summary: LoopSummary, *, sealed: bool) -> dict[str, object]:
@@ -93,10 +92,10 @@ def loop_report_json(summary: LoopSummary, *, sealed: bool) -> dict[str, object]
     }
 
 
-def _document(summary: LoopSummary, runs: Sequence[LoopRun]) -> Document:
+def _document(summary: LoopSummary) -> Document:
     rules = f" Rules: {', '.join(summary.token_rules)}." if summary.token_rules else ""
     tables = [table for section in summary.sections for table in _section_tables(section)]
-    tables += _run_tables(runs, n_left_out=len(summary.runs) - len(runs))
+    tables += _run_tables(summary.runs)
     tables += _note_tables(summary)
     return Document(
         title="fairtrial loop report", notes=(NOT_EQUIVALENT, LIKE_WITH_LIKE, ESTIMATES + rules), tables=tables
@@ -169,7 +168,7 @@ def _difference_cells(difference: Difference) -> Sequence[str]:
     )
 
 
-def _run_tables(runs: Sequence[LoopRun], *, n_left_out: int) -> Iterator[Table]:
+def _run_tables(runs: Sequence[LoopRun]) -> Iterator[Table]:
     """Give the tables with a line a run."""
     if runs:
         yield Table(
@@ -179,7 +178,6 @@ def _run_tables(runs: Sequence[LoopRun], *, n_left_out: int) -> Iterator[Table]:
                 "tokens by cost weight (envelope)", "warm acquire delta ms", "truth check",
             ),
             rows=(_run_cells(run) for run in runs),
-            note=f"{n_left_out} more runs stand in the written report." if n_left_out else "",
         )  # fmt: skip
     cold_warm = [run for run in runs if run.setting.scenario == COLD_WARM_SCENARIO]
     if cold_warm:

@@ -12,7 +12,12 @@ __all__ = ["UNMEASURED", "escape_markdown", "figure", "shorten", "signed_figure"
 
 UNMEASURED: Final = "unmeasured"
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_MARKUP: Final = re.compile(r"[\\`*\[\]|~$#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|:(?=//)|(?<=www)\.", re.IGNORECASE)
+_MARKUP: Final = re.compile(
+    r"[\\`*\[\]|~$#&<>]"
+    r"|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])"  # emphasis
+    r"|:(?=//)|(?<=\bwww)\.",  # what renderers turn into links
+    re.IGNORECASE,
+)
 _HTML: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
@@ -40,6 +45,8 @@ def yes_no(value: bool | None) -> str:  # noqa: FBT001 - the value to be printed
 
 def visible(foreign: str) -> str:
     r"""Give the text with every control, format, surrogate or unassigned character spelled out, as in `\x1b`."""
+    if foreign.isprintable():
+        return foreign
     return "".join(_spelled(c) if unicodedata.category(c) in _INVISIBLE else c for c in foreign)
 
 
@@ -54,8 +61,7 @@ def escape_markdown(foreign: str) -> str:
 
     An underscore between letters or digits is no markup and stays, so that names in a report can be searched for.
     """
-    escaped = _MARKUP.sub(lambda found: f"\\{found.group()}", visible(foreign))
-    return re.sub("[&<>]", lambda found: _HTML[found.group()], escaped)
+    return _MARKUP.sub(lambda found: _HTML.get(found.group(), f"\\{found.group()}"), visible(foreign))
 
 
 def _spelled(character: str) -> str:
