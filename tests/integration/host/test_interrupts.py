@@ -1,0 +1,60 @@
+"""An interrupt may fall between any two instructions of ours; the child must die with it each time."""
+
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from fairtrial.host.janitor import SWEEP_VARIABLE, find_strays
+from fairtrial.host.process import run
+
+Env = dict[str, str]
+
+
+class _Interrupter:
+    """Raises KeyboardInterrupt before the n-th instruction that our code runs once a child exists."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.seen = 0
+        self.spawned = False
+
+    def trace(self, frame: FrameType, event: str, _arg: object) -> Any:  # noqa: ANN401 - what sys.settrace takes
+        if "/fairtrial/host/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        self.spawned |= frame.f_code.co_name == "launch"
+        if event == "opcode" and self.spawned:
+            self.seen += 1
+            if self.seen == self.at:
+                raise KeyboardInterrupt
+        return self.trace
+
+
+def interrupted_run(env: Env, at: int) -> _Interrupter:
+    interrupter = _Interrupter(at)
+    previous = sys.gettrace()
+    sys.settrace(interrupter.trace)
+    try:
+        run(["sleep", "300"], env=env, timeout_s=0.001, grace_s=5)
+    finally:
+        sys.settrace(previous)
+    return interrupter
+
+
+def test_an_interrupt_at_any_instruction_leaves_no_process(env: Env, open_fds: Callable[[], set[str]]) -> None:
+    marked = {**env, SWEEP_VARIABLE: "instruction"}
+    n_instructions = interrupted_run(marked, at=0).seen
+    assert n_instructions > 200
+    for at in range(1, n_instructions - 20):
+        before = open_fds()
+        with pytest.raises(KeyboardInterrupt):
+            interrupted_run(marked, at)
+        assert find_strays("instruction") == (), at
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+        # Between the call that returns the pidfd and its assignment the interpreter itself loses the number.
+        assert len(open_fds() - before) <= 1, at
