@@ -1,0 +1,433 @@
+"""HTTP/1.1 message framing: where a message begins, how long it is, where it ends.
+
+Owns the grammar and nothing else: no socket is opened, nothing is forwarded, no meaning is given to a status.
+Everything that two readers could understand differently (a bare LF, folded lines, two lengths) is refused rather than
+guessed: a counter that frames a message otherwise than the server does counts fiction.
+
+Source: RFC 9112 (message syntax), sections 2.2, 5.2, 6.1 to 6.3 and 7.1.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+__all__ = [
+    "MAX_HEAD_BYTES",
+    "PIECE_BYTES",
+    "BadMessageError",
+    "BodyKind",
+    "ByteSource",
+    "EndedEarlyError",
+    "Framing",
+    "Piece",
+    "ReplyHead",
+    "RequestHead",
+    "parse_chunk_size",
+    "parse_reply_head",
+    "parse_request_head",
+    "read_body",
+    "read_head",
+    "with_connection_close",
+]
+
+MAX_HEAD_BYTES = 64 * 1024
+PIECE_BYTES = 256 * 1024
+_MAX_CHUNK_LINE_BYTES = 256
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# Python's `$` also matches before a final newline and `\d` any script's digit: hence `\Z` and [0-9] throughout.
+_REQUEST_LINE = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/1\.([01])\Z" % _TOKEN)
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\Z")
+_FIELD = re.compile(rb"(%b):[ \t]*([\t\x20-\x7e\x80-\xff]*)\Z" % _TOKEN)
+_LENGTH = re.compile(r"[0-9]{1,18}\Z")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n\Z")
+
+Fields = tuple[tuple[str, str], ...]
+
+
+class BadMessageError(Exception):
+    """The message breaks the grammar, or two readers could frame it differently."""
+
+
+class EndedEarlyError(Exception):
+    """The peer closed or reset the connection inside a message."""
+
+
+class ByteSource(Protocol):
+    """What messages are read from: the two calls of `asyncio.StreamReader` that framing needs."""
+
+    async def read(self, n: int, /) -> bytes:
+        """Read at least one byte and at most `n`; b"" at the end."""
+        ...
+
+    async def readuntil(self, separator: bytes, /) -> bytes:
+        """Read up to and with the separator."""
+        ...
+
+
+class BodyKind(Enum):
+    """How the end of a body is found."""
+
+    NONE = "none"
+    LENGTH = "length"
+    CHUNKED = "chunked"
+    UNTIL_CLOSE = "until-close"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framing:
+    """The extent of a body.
+
+    Attributes:
+        kind: How its end is found.
+        n_bytes: The declared length; None unless `kind` is LENGTH.
+    """
+
+    kind: BodyKind
+    n_bytes: int | None = None
+
+
+_NO_BODY = Framing(kind=BodyKind.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHead:
+    """A request's head.
+
+    Attributes:
+        method: The method, as sent.
+        target: The request target, as sent (undecoded).
+        fields: Header fields in order, names in lower case.
+        framing: The extent of the body.
+        keep_alive: The client wants the connection to outlive this exchange.
+        expects_continue: The client waits for `100 Continue` before it sends the body.
+    """
+
+    method: str
+    target: str
+    fields: Fields
+    framing: Framing
+    keep_alive: bool
+    expects_continue: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyHead:
+    """A reply's head.
+
+    Attributes:
+        status: The status code.
+        fields: Header fields in order, names in lower case.
+        framing: The extent of the body.
+        keep_alive: The server lets the connection outlive this exchange.
+    """
+
+    status: int
+    fields: Fields
+    framing: Framing
+    keep_alive: bool
+
+    @property
+    def interim(self) -> bool:
+        """Another reply head follows (100 Continue and its kin)."""
+        return 100 <= self.status < 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a body, as it stood on the wire.
+
+    Attributes:
+        wire: The bytes, chunk framing included.
+        n_prefix_bytes: Framing bytes before the payload.
+        n_payload_bytes: Payload bytes after the prefix; framing may follow them.
+    """
+
+    wire: bytes
+    n_prefix_bytes: int
+    n_payload_bytes: int
+
+    def cut(self, n_payload_bytes: int) -> bytes:
+        """Return the wire bytes up to and with the first so many payload bytes."""
+        return self.wire[: self.n_prefix_bytes + n_payload_bytes]
+
+
+def _split_head(raw: bytes) -> tuple[bytes, Fields]:
+    """Split a whole head into its first line and its fields.
+
+    Raises:
+        BadMessageError: A line breaks the grammar.
+    """
+    if not raw.endswith(b"\r\n\r\n"):
+        msg = "the head does not end with an empty line"
+        raise BadMessageError(msg)
+    first, *lines = raw[:-4].split(b"\r\n")
+    fields: list[tuple[str, str]] = []
+    for line in lines:
+        match = _FIELD.match(line)
+        if match is None:
+            msg = f"folded or malformed header line {line[:80]!r}"
+            raise BadMessageError(msg)
+        name, value = match.groups()
+        fields.append((name.decode("ascii").lower(), value.decode("latin-1").rstrip(" \t")))
+    return first, tuple(fields)
+
+
+def _values(fields: Fields, name: str) -> list[str]:
+    return [value for key, value in fields if key == name]
+
+
+def _connection_tokens(fields: Fields) -> frozenset[str]:
+    return frozenset(token.strip().lower() for value in _values(fields, "connection") for token in value.split(","))
+
+
+def _decide_keep_alive(fields: Fields, minor: bytes) -> bool:
+    tokens = _connection_tokens(fields)
+    return "close" not in tokens if minor == b"1" else "keep-alive" in tokens
+
+
+def _declared_framing(fields: Fields, minor: bytes) -> Framing | None:
+    """Return the framing that the fields declare, or None when they declare none.
+
+    Raises:
+        BadMessageError: Both ways are declared, or one is declared twice or unreadably.
+    """
+    lengths = _values(fields, "content-length")
+    codings = _values(fields, "transfer-encoding")
+    if lengths and codings:
+        msg = "both Content-Length and Transfer-Encoding"
+        raise BadMessageError(msg)
+    if len(lengths) > 1 or len(codings) > 1:
+        msg = "more than one Content-Length or Transfer-Encoding"
+        raise BadMessageError(msg)
+    if codings:
+        if codings[0].lower() != "chunked" or minor == b"0":
+            msg = f"Transfer-Encoding {codings[0][:80]!r} in HTTP/1.{minor.decode()}"
+            raise BadMessageError(msg)
+        return Framing(kind=BodyKind.CHUNKED)
+    if lengths:
+        if _LENGTH.match(lengths[0]) is None:
+            msg = f"Content-Length {lengths[0][:80]!r}"
+            raise BadMessageError(msg)
+        return Framing(kind=BodyKind.LENGTH, n_bytes=int(lengths[0]))
+    return None
+
+
+def parse_request_head(raw: bytes) -> RequestHead:
+    """Parse a request's head, its final empty line included.
+
+    Raises:
+        BadMessageError: The head breaks the grammar or could be framed in two ways.
+    """
+    first, fields = _split_head(raw)
+    match = _REQUEST_LINE.match(first)
+    if match is None:
+        msg = f"malformed request line {first[:80]!r}"
+        raise BadMessageError(msg)
+    method, target, minor = match.groups()
+    n_hosts = len(_values(fields, "host"))
+    if n_hosts > 1 or (n_hosts == 0 and minor == b"1"):
+        msg = f"{n_hosts} Host headers"
+        raise BadMessageError(msg)
+    if method == b"CONNECT":
+        msg = "CONNECT is not forwarded"
+        raise BadMessageError(msg)
+    return RequestHead(
+        method=method.decode("ascii"),
+        target=target.decode("ascii"),
+        fields=fields,
+        framing=_declared_framing(fields, minor) or _NO_BODY,
+        keep_alive=_decide_keep_alive(fields, minor),
+        expects_continue=any(value.lower() == "100-continue" for value in _values(fields, "expect")),
+    )
+
+
+def parse_reply_head(raw: bytes, *, method: str) -> ReplyHead:
+    """Parse the head of a reply to a request made with `method`, its final empty line included.
+
+    Raises:
+        BadMessageError: The head breaks the grammar, could be framed in two ways, or leaves HTTP (101).
+    """
+    first, fields = _split_head(raw)
+    match = _STATUS_LINE.match(first)
+    if match is None:
+        msg = f"malformed status line {first[:80]!r}"
+        raise BadMessageError(msg)
+    minor, code = match.groups()
+    status = int(code)
+    if status == 101:
+        msg = "the server switched protocols (101)"
+        raise BadMessageError(msg)
+    declared = _declared_framing(fields, minor)
+    if method == "HEAD" or 100 <= status < 200 or status in {204, 304}:
+        framing = _NO_BODY
+    else:
+        framing = declared or Framing(kind=BodyKind.UNTIL_CLOSE)
+    keep_alive = _decide_keep_alive(fields, minor) and framing.kind is not BodyKind.UNTIL_CLOSE
+    return ReplyHead(status=status, fields=fields, framing=framing, keep_alive=keep_alive)
+
+
+def parse_chunk_size(line: bytes) -> int:
+    """Parse a chunk's size line, its CRLF included.
+
+    Raises:
+        BadMessageError: It is not hexadecimal digits, an optional extension and CRLF.
+    """
+    match = _CHUNK_LINE.match(line)
+    if match is None:
+        msg = f"malformed chunk size line {line[:80]!r}"
+        raise BadMessageError(msg)
+    return int(match.group(1), 16)
+
+
+def with_connection_close(raw: bytes) -> bytes:
+    """Return a head that says `Connection: close` and nothing else about the connection."""
+    lines = raw[:-4].split(b"\r\n")
+    kept = [line for line in lines if not line.lower().startswith((b"connection:", b"keep-alive:"))]
+    return b"\r\n".join([*kept, b"Connection: close", b"", b""])
+
+
+async def _read_line(source: ByteSource) -> bytes:
+    """Read one line with its CRLF; b"" when the peer closed before its first byte.
+
+    Raises:
+        BadMessageError: It ends with a bare LF or is longer than the reader's own limit.
+        EndedEarlyError: The peer closed inside the line or reset the connection.
+    """
+    try:
+        line = await source.readuntil(b"\n")
+    except asyncio.IncompleteReadError as error:
+        if not error.partial:
+            return b""
+        msg = "the connection ended inside a line"
+        raise EndedEarlyError(msg) from error
+    except asyncio.LimitOverrunError as error:
+        msg = "a line is longer than the head may be"
+        raise BadMessageError(msg) from error
+    except ConnectionError as error:
+        raise EndedEarlyError(str(error)) from error
+    if not line.endswith(b"\r\n"):
+        msg = f"a line ends with a bare LF: {line[:80]!r}"
+        raise BadMessageError(msg)
+    return line
+
+
+async def read_head(source: ByteSource) -> bytes | None:
+    """Read a head with its final empty line; None when the peer closed cleanly between messages.
+
+    Raises:
+        BadMessageError: The head is larger than `MAX_HEAD_BYTES`, begins with an empty line, or has a bare LF.
+        EndedEarlyError: The peer closed inside the head.
+    """
+    lines: list[bytes] = []
+    n_bytes = 0
+    while True:
+        line = await _read_line(source)
+        if not line:
+            if not lines:
+                return None
+            msg = "the connection ended inside a head"
+            raise EndedEarlyError(msg)
+        lines.append(line)
+        n_bytes += len(line)
+        if n_bytes > MAX_HEAD_BYTES:
+            msg = f"the head is larger than {MAX_HEAD_BYTES} bytes"
+            raise BadMessageError(msg)
+        if line == b"\r\n":
+            if len(lines) == 1:
+                msg = "an empty line before the head"
+                raise BadMessageError(msg)
+            return b"".join(lines)
+
+
+async def _read_some(source: ByteSource, n_bytes: int) -> bytes:
+    """Read at least one byte and at most so many; b"" at the end."""
+    try:
+        return await source.read(n_bytes)
+    except ConnectionError as error:
+        raise EndedEarlyError(str(error)) from error
+
+
+async def _read_counted(source: ByteSource, n_bytes: int) -> AsyncIterator[bytes]:
+    """Yield exactly so many bytes, in parts."""
+    left = n_bytes
+    while left:
+        data = await _read_some(source, min(left, PIECE_BYTES))
+        if not data:
+            msg = f"the connection ended {left} bytes before the body's end"
+            raise EndedEarlyError(msg)
+        left -= len(data)
+        yield data
+
+
+async def _read_trailer(source: ByteSource) -> bytes:
+    """Read what follows the last chunk, up to and with the empty line."""
+    trailer = b""
+    while not trailer.endswith(b"\r\n\r\n") and trailer != b"\r\n":
+        line = await _read_line(source)
+        if not line:
+            msg = "the connection ended inside a trailer"
+            raise EndedEarlyError(msg)
+        trailer += line
+        if len(trailer) > MAX_HEAD_BYTES or (line != b"\r\n" and _FIELD.match(line[:-2]) is None):
+            msg = f"malformed or oversized trailer {line[:80]!r}"
+            raise BadMessageError(msg)
+    return trailer
+
+
+async def _read_chunk_end(source: ByteSource) -> bytes:
+    """Read the line end after a chunk's data."""
+    end = await _read_line(source)
+    if not end:
+        msg = "the connection ended before a chunk's line end"
+        raise EndedEarlyError(msg)
+    if end != b"\r\n":
+        msg = f"no line end after a chunk's data: {end[:80]!r}"
+        raise BadMessageError(msg)
+    return end
+
+
+async def _read_chunks(source: ByteSource) -> AsyncIterator[Piece]:
+    while True:
+        line = await _read_line(source)
+        if not line:
+            msg = "the connection ended between chunks"
+            raise EndedEarlyError(msg)
+        if len(line) > _MAX_CHUNK_LINE_BYTES:
+            msg = "the chunk size line is too long"
+            raise BadMessageError(msg)
+        left = parse_chunk_size(line)
+        if left == 0:
+            trailer = await _read_trailer(source)
+            yield Piece(wire=line + trailer, n_prefix_bytes=len(line), n_payload_bytes=0)
+            return
+        prefix = line
+        async for data in _read_counted(source, left):
+            left -= len(data)
+            end = b"" if left else await _read_chunk_end(source)
+            yield Piece(wire=prefix + data + end, n_prefix_bytes=len(prefix), n_payload_bytes=len(data))
+            prefix = b""
+
+
+async def read_body(source: ByteSource, framing: Framing) -> AsyncIterator[Piece]:
+    """Yield a body piece by piece, each with its framing, never holding more than one piece.
+
+    Raises:
+        BadMessageError: The chunk framing is broken.
+        EndedEarlyError: The peer closed before the body's end.
+    """
+    match framing.kind:
+        case BodyKind.NONE:
+            return
+        case BodyKind.LENGTH:
+            async for data in _read_counted(source, framing.n_bytes or 0):
+                yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
+        case BodyKind.CHUNKED:
+            async for piece in _read_chunks(source):
+                yield piece
+        case BodyKind.UNTIL_CLOSE:
+            while data := await _read_some(source, PIECE_BYTES):
+                yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))

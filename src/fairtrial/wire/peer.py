@@ -1,0 +1,214 @@
+"""One side of a connection: bytes counted both ways, back-pressure, and the ways to end it."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from fairtrial.errors import UsageError
+from fairtrial.wire.http1 import PIECE_BYTES
+
+__all__ = ["Address", "ByteCount", "CountedReader", "Pace", "Peer", "connect_peer", "listen_for_peers", "parse_address"]
+
+# SO_LINGER on with zero seconds: close() sends RST instead of FIN.
+_LINGER_ZERO = struct.pack("ii", 1, 0)
+_LINGER_S = 1.0
+
+
+@dataclass(slots=True)
+class ByteCount:
+    """A running count of bytes.
+
+    Attributes:
+        n_bytes: The count.
+    """
+
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a server listens.
+
+    Attributes:
+        host: Host name or address; the path of a unix socket when `port` is None.
+        port: TCP port, or None.
+    """
+
+    host: str
+    port: int | None
+
+
+def parse_address(text: str) -> Address:
+    """Parse `host:port` or `unix:/path`.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if text.startswith("unix:/"):
+        return Address(host=text.removeprefix("unix:"), port=None)
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        msg = f"upstream {text!r} is neither host:port nor unix:/path"
+        raise UsageError(msg)
+    return Address(host=host, port=int(port))
+
+
+class CountedReader:
+    """A stream reader that counts what is taken out of it."""
+
+    def __init__(self, reader: asyncio.StreamReader, count: ByteCount) -> None:
+        self._reader = reader
+        self._count = count
+
+    async def read(self, n: int) -> bytes:
+        """Read at least one byte and at most `n`; b"" at the end."""
+        data = await self._reader.read(n)
+        self._count.n_bytes += len(data)
+        return data
+
+    async def readuntil(self, separator: bytes) -> bytes:
+        """Read up to and with the separator.
+
+        Raises:
+            asyncio.IncompleteReadError: The end came first.
+            asyncio.LimitOverrunError: It is further away than the stream's limit.
+        """
+        try:
+            data = await self._reader.readuntil(separator)
+        except asyncio.IncompleteReadError as error:
+            self._count.n_bytes += len(error.partial)
+            raise
+        self._count.n_bytes += len(data)
+        return data
+
+
+class Peer:
+    """One open connection.
+
+    Attributes:
+        reader: What comes from the peer.
+    """
+
+    def __init__(self, reader: CountedReader, writer: asyncio.StreamWriter, sent: ByteCount) -> None:
+        self.reader = reader
+        self._writer = writer
+        self._sent = sent
+
+    async def send(self, data: bytes) -> None:
+        """Send, waiting while the peer does not take it.
+
+        Raises:
+            ConnectionError: The connection is gone.
+        """
+        if self._writer.transport.is_closing():
+            # write() on a lost transport only logs, and drain() would return.
+            msg = "the connection is closed"
+            raise ConnectionResetError(msg)
+        self._sent.n_bytes += len(data)
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def close(self) -> None:
+        """Send what is left and then FIN (RST where the kernel still holds unread input), without waiting."""
+        self._writer.close()
+
+    def abort(self) -> None:
+        """Drop what is left and close."""
+        self._writer.transport.abort()
+
+    def reset(self) -> None:
+        """Drop what is left and send RST."""
+        sock = cast("socket.socket", self._writer.get_extra_info("socket"))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+        self._writer.transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until a closed connection has sent what was left."""
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            # The peer was faster; the connection is as closed as it can be.
+            return
+
+    async def discard_until_end(self) -> None:
+        """Read and drop until the peer leaves."""
+        try:
+            while await self.reader.read(PIECE_BYTES):
+                pass
+        except ConnectionError:
+            return
+
+    async def close_lingering(self) -> None:
+        """Send FIN, then give the peer a second to stop sending: RST on unread input could overtake the reply."""
+        if self._writer.can_write_eof() and not self._writer.transport.is_closing():
+            self._writer.write_eof()
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                await self.discard_until_end()
+        except TimeoutError:
+            self.abort()
+        self.close()
+
+
+class Pace:
+    """Sends no faster than so many bytes a second, in steps of a twentieth of a second's worth."""
+
+    def __init__(self, rate_bytes_per_s: int) -> None:
+        self._rate = rate_bytes_per_s
+        self._step = max(1, rate_bytes_per_s // 20)
+        self._clock = asyncio.get_running_loop().time
+        self._due_s = self._clock()
+
+    async def send(self, peer: Peer, data: bytes) -> None:
+        """Send at the pace.
+
+        Raises:
+            ConnectionError: The connection is gone.
+        """
+        for start in range(0, len(data), self._step):
+            part = data[start : start + self._step]
+            await peer.send(part)
+            # From now at the earliest: what was idle is not made up for.
+            self._due_s = max(self._due_s, self._clock()) + len(part) / self._rate
+            await asyncio.sleep(self._due_s - self._clock())
+
+
+async def connect_peer(address: Address, *, received: ByteCount, sent: ByteCount) -> Peer:
+    """Connect.
+
+    Raises:
+        OSError: Nobody listens there.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    if address.port is None:
+        transport, _ = await loop.create_unix_connection(lambda: protocol, address.host)
+    else:
+        transport, _ = await loop.create_connection(lambda: protocol, address.host, address.port)
+    return Peer(CountedReader(reader, received), asyncio.StreamWriter(transport, protocol, reader, loop), sent)
+
+
+async def listen_for_peers(
+    on_peer: Callable[[Peer], None], *, received: ByteCount, sent: ByteCount
+) -> tuple[asyncio.Server, int]:
+    """Listen on a free port of 127.0.0.1 and return the server and the port.
+
+    Raises:
+        OSError: There is no free port or descriptor.
+    """
+    loop = asyncio.get_running_loop()
+
+    def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        on_peer(Peer(CountedReader(reader, received), writer, sent))
+
+    def make_protocol() -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
+        return asyncio.StreamReaderProtocol(reader, on_connection, loop=loop)
+
+    # Port 0: the kernel picks and holds the port in one step, so nobody else can take it in between.
+    server = await loop.create_server(make_protocol, "127.0.0.1", 0, backlog=1024)
+    return server, server.sockets[0].getsockname()[1]
