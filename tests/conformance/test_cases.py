@@ -3,6 +3,8 @@
 # ruff: noqa: ANN401 - JSON of any shape is what these functions take
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,12 @@ def test_the_runner_takes_exactly_one_file(capsys: pytest.CaptureFixture[str]) -
     assert main([]) == 2
     assert main(["a", "b"]) == 2
     assert "usage: python -m fairtrial.testing.conformance FILE.json" in capsys.readouterr().err
+
+
+def test_the_runner_is_a_program_of_its_own() -> None:
+    command = [sys.executable, "-m", "fairtrial.testing.conformance", str(path_of("loop"))]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "15 cases, 0 mismatches\n", "")
 
 
 def test_a_file_is_told_by_its_content_not_by_its_name(tmp_path: Path) -> None:

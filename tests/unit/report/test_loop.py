@@ -109,7 +109,8 @@ def test_differences_stand_beside_the_controls_spread_or_the_reason_for_none() -
     markdown = render_loop_markdown(summarize(*SWEEP))
     lines = table(markdown, "Differences from git: task_loop over http on h")
     assert lines[1] == [
-        "hg", "wall ms", "2", "0.0", "too few: 2 of 5 blocks", "too few: 2 of 5 blocks", "no timing claim: 2 of 10 runs",
+        "hg", "wall ms", "2", "0.0", "too few: 2 of 5 blocks", "too few: 2 of 5 blocks",
+        "no timing claim: 2 of 10 runs",
     ]  # fmt: skip
     assert lines[5][1:4] == ["calls", "2", "0.0"]
     assert lines[5][-1] == "no timing"
