@@ -102,8 +102,8 @@ class _Level:
 class _Removal:
     """A walk through a tree that removes it from the leaves up.
 
-    It holds one descriptor and does not recurse: an agent can easily make a tree deeper than the longest path, the descriptor
-    limit and the interpreter's stack.
+    It holds one descriptor and does not recurse: an agent can easily make a tree deeper than the longest path, the
+    descriptor limit and the interpreter's stack.
 
     Attributes:
         fd: The directory where the walk is.
@@ -180,7 +180,8 @@ def _open_directory(parent_fd: int, name: str) -> int:
     try:
         fd = os.open(name, _DIRECTORY, dir_fd=parent_fd)
     except PermissionError:
-        # A descriptor that only names the directory needs no permission on it; chmod through /proc reaches just that one.
+        # A descriptor that only names the directory needs no permission on it; chmod through /proc reaches just that
+        # one.
         handle = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=parent_fd)
         try:
             Path(f"/proc/self/fd/{handle}").chmod(0o700)

@@ -52,8 +52,8 @@ def run(
         capture_bytes: Kept from the start of each output stream.
 
     Raises:
-        ValueError: No argument at all, a limit out of range (times end at two weeks), or a string that no process can be given.
-        OSError: We could not open a pipe or watch the child (our own descriptors are used up).
+        ValueError: No argument at all, a limit out of range (times end at two weeks), or a string that no process can
+        be given. OSError: We could not open a pipe or watch the child (our own descriptors are used up).
     """
     if not argv:
         raise ValueError("argv is empty")
