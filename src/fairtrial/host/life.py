@@ -67,7 +67,8 @@ def _die_with_input(stdin_fd: int) -> None:
 def kill_strays() -> int:
     """KILL and reap every process below this one, wherever it hid; return how many were alive.
 
-    Also takes children that someone still holds as `Running`: end those first.
+    Needs `guard_life` to have made this process the heir of orphans. Also takes children that someone still holds as
+    `Running`: end those first.
 
     Raises:
         HostError: Some survive KILL.
