@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -17,6 +18,7 @@ from fairtrial.report.text import escape_markdown, visible
 __all__ = ["Document", "Table", "print_document", "render_markdown"]
 
 TERMINAL_ROWS: Final = 60
+COLUMN_GAP: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +64,43 @@ def print_document(document: Document, console: Console) -> None:
     for note in document.notes:
         console.print(Text(visible(note), style="dim"))
     for table in document.tables:
-        grid = RichTable(title=Text(visible(table.title), style="bold"), title_justify="left")
-        for header in table.headers:
-            grid.add_column(Text(visible(header)), overflow="fold")
         rows = iter(table.rows)
-        for row in islice(rows, TERMINAL_ROWS):
-            grid.add_row(*(Text(visible(cell)) for cell in row))
         console.print()
-        console.print(grid)
+        console.print(_grid(table, list(islice(rows, TERMINAL_ROWS)), console.width))
         if next(rows, None) is not None:
             console.print(Text(f"These are the first {TERMINAL_ROWS} lines; the written report has all.", style="dim"))
         if table.note:
             console.print(Text(visible(table.note), style="dim"))
+
+
+def _grid(table: Table, rows: Sequence[Sequence[str]], width: int) -> RichTable:
+    """Lay a table out; foreign text only enters as plain text, never as markup."""
+    title = Text(visible(table.title), style="bold")
+    grid = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    lines = [[visible(cell) for cell in line] for line in (table.headers, *rows)]
+    for header, column_width in zip(lines[0], _column_widths(lines, width), strict=True):
+        grid.add_column(Text(header), overflow="fold", width=column_width)
+    for line in lines[1:]:
+        grid.add_row(*map(Text, line))
+    return grid
+
+
+def _column_widths(lines: Sequence[Sequence[str]], width: int) -> Sequence[int | None]:
+    """Give each column its longest word, and what is left to those whose cells would take the most lines.
+
+    Left alone, rich shrinks wide columns first and breaks names in two. It is left alone where the longest words do not
+    fit the terminal.
+    """
+    columns = list(zip(*lines, strict=True))
+    widths = [max(1, *(len(word) for cell in column for word in cell.split())) for column in columns]
+    wanted = [max(map(len, column)) for column in columns]
+    left = width - sum(widths) - COLUMN_GAP * len(columns)
+    if left < 0:
+        return [None] * len(columns)
+    for _ in range(min(left, sum(wanted) - sum(widths))):
+        neediest = max(range(len(columns)), key=lambda index: wanted[index] / widths[index])
+        widths[neediest] += 1
+    return widths
 
 
 def _markdown_lines(document: Document) -> Iterator[str]:

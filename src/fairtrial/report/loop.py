@@ -23,16 +23,18 @@ __all__ = ["loop_report_json", "render_loop_markdown", "render_loop_terminal"]
 
 SCHEMA: Final = "loop-report/1"
 REASON_CHARACTERS: Final = 70
+NO_TIMING: Final = "no timing"
 COLD_WARM_SCENARIO: Final = "agent_task_baseline_v1"
 WEIGHTED: Final = "estimated_cost_weighted_tokens_with_envelope"
+OVERVIEW_FIELDS: Final = ("elapsed_ms", "tool_call_count", WEIGHTED)
 MEASURES: Final = {
     "elapsed_ms": "wall ms",
     "acquire_ms_task": "acquire ms, task",
     "acquire_ms_followup": "acquire ms, followup",
     "followup_warm_delta_ms": "warm acquire delta ms",
     "tool_call_count": "calls",
-    "estimated_tokens": "tokens, estimated",
-    WEIGHTED: "tokens, estimated, by cost weight",
+    "estimated_tokens": "tokens",
+    WEIGHTED: "weighted tokens",
 }
 NOT_EQUIVALENT: Final = (
     "This is whole-task evidence. Steps are not equal between subjects: one tool's snapshot is two calls where"
@@ -50,15 +52,22 @@ ESTIMATES: Final = (
     " they serve to compare tools, not to predict a bill."
 )
 
+COLUMNS: Final = (
+    "Calls: call equivalents of the script. Tokens: estimated. Weighted tokens: estimated, by cost weight, with the"
+    " envelope of each call. Warm delta: the second acquire less the first."
+)
+
 
 def render_loop_markdown(summary: LoopSummary) -> str:
     """Give the report as Markdown, with every run."""
-    return render_markdown(_document(summary))
+    tables = [table for section in summary.sections for table in _section_tables(section)]
+    return render_markdown(_document(summary, tables))
 
 
 def render_loop_terminal(summary: LoopSummary, console: Console) -> None:
-    """Print the report, of a long sweep only the first lines of each table."""
-    print_document(_document(summary), console)
+    """Print what fits a terminal: all settings in one table, the main differences, the first runs."""
+    tables = [_overview_table(summary), *_overview_differences(summary)]
+    print_document(_document(summary, tables), console)
 
 
 def loop_report_json(summary: LoopSummary, *, sealed: bool) -> dict[str, object]:
@@ -92,14 +101,66 @@ def loop_report_json(summary: LoopSummary, *, sealed: bool) -> dict[str, object]
     }
 
 
-def _document(summary: LoopSummary) -> Document:
+def _document(summary: LoopSummary, tables: Sequence[Table]) -> Document:
+    """Put the tables that compare subjects before those that list runs."""
     rules = f" Rules: {', '.join(summary.token_rules)}." if summary.token_rules else ""
-    tables = [table for section in summary.sections for table in _section_tables(section)]
-    tables += _run_tables(summary.runs)
-    tables += _note_tables(summary)
     return Document(
-        title="fairtrial loop report", notes=(NOT_EQUIVALENT, LIKE_WITH_LIKE, ESTIMATES + rules), tables=tables
+        title="fairtrial loop report",
+        notes=(NOT_EQUIVALENT, LIKE_WITH_LIKE, ESTIMATES + rules),
+        tables=[*tables, *_run_tables(summary.runs), *_note_tables(summary)],
     )
+
+
+def _overview_table(summary: LoopSummary) -> Table:
+    return Table(
+        title="Subjects",
+        headers=(
+            "scenario", "transport", "subject", "passed / runs", "wall ms", "warm delta ms", "calls",
+            "weighted tokens", "truth check",
+        ),
+        rows=[
+            (
+                section.setting.scenario,
+                section.setting.remote_transport or UNMEASURED,
+                subject.subject,
+                f"{subject.n_passed} / {subject.n_runs}",
+                figure(subject.medians["elapsed_ms"], 1),
+                signed_figure(_warm_delta_ms(subject)),
+                figure(subject.medians["tool_call_count"]),
+                figure(subject.medians[WEIGHTED]),
+                subject.truth,
+            )
+            for section in summary.sections
+            for subject in section.subjects
+        ],
+    )  # fmt: skip
+
+
+def _overview_differences(summary: LoopSummary) -> Iterator[Table]:
+    rows = [
+        (
+            section.setting.scenario,
+            section.setting.remote_transport or UNMEASURED,
+            difference.subject,
+            MEASURES[difference.field],
+            signed_figure(difference.median_difference),
+            difference.control_reason
+            or f"{figure(difference.control.largest, 1)}, {figure(difference.control.median, 1)}",
+            difference.claim or NO_TIMING,
+        )
+        for section in summary.sections
+        for difference in section.differences
+        if difference.field in OVERVIEW_FIELDS
+    ]
+    if rows:
+        yield Table(
+            title=f"Differences from the reference ({', '.join(sorted({str(s.reference) for s in summary.sections}))})",
+            headers=(
+                "scenario", "transport", "subject", "measure", "median difference",
+                "control spread (largest, median)", "timing claim",
+            ),
+            rows=rows,
+        )  # fmt: skip
 
 
 def _section_tables(section: Section) -> Iterator[Table]:
@@ -108,7 +169,7 @@ def _section_tables(section: Section) -> Iterator[Table]:
         title=f"Subjects: {where}",
         headers=(
             "subject", "passed / runs", "voids as failures", "wall ms", "first acquire ms", "second acquire ms",
-            "warm delta ms", "calls", "tokens (est.)", "tokens by cost weight (envelope)", "truth check", "coverage",
+            "warm delta ms", "calls", "tokens", "weighted tokens", "truth check", "coverage",
             "CPU s (user + system)", "peak memory bytes", "network bytes",
         ),
         rows=[_subject_cells(subject) for subject in section.subjects],
@@ -143,7 +204,7 @@ def _subject_cells(subject: SubjectSummary) -> Sequence[str]:
         figure(medians["elapsed_ms"], 1),
         figure(_either(medians["acquire_ms_task"], medians["acquire_ms_cold"]), 1),
         figure(_either(medians["acquire_ms_followup"], medians["acquire_ms_warm"]), 1),
-        signed_figure(_either(medians["followup_warm_delta_ms"], medians["warm_acquire_delta_ms"])),
+        signed_figure(_warm_delta_ms(subject)),
         figure(medians["tool_call_count"]),
         figure(medians["estimated_tokens"]),
         figure(medians[WEIGHTED]),
@@ -155,6 +216,10 @@ def _subject_cells(subject: SubjectSummary) -> Sequence[str]:
     )
 
 
+def _warm_delta_ms(subject: SubjectSummary) -> float | None:
+    return _either(subject.medians["followup_warm_delta_ms"], subject.medians["warm_acquire_delta_ms"])
+
+
 def _difference_cells(difference: Difference) -> Sequence[str]:
     reason = difference.control_reason
     return (
@@ -164,7 +229,7 @@ def _difference_cells(difference: Difference) -> Sequence[str]:
         signed_figure(difference.median_difference),
         reason or figure(difference.control.largest, 1),
         reason or figure(difference.control.median, 1),
-        difference.claim or "no timing",
+        difference.claim or NO_TIMING,
     )
 
 
@@ -174,10 +239,11 @@ def _run_tables(runs: Sequence[LoopRun]) -> Iterator[Table]:
         yield Table(
             title="Runs",
             headers=(
-                "scenario", "transport", "subject", "run", "result", "wall ms", "call equivalents",
-                "tokens by cost weight (envelope)", "warm acquire delta ms", "truth check",
+                "scenario", "transport", "subject", "run", "wall ms", "calls", "weighted tokens",
+                "warm delta ms", "truth check",
             ),
             rows=(_run_cells(run) for run in runs),
+            note=COLUMNS,
         )  # fmt: skip
     cold_warm = [run for run in runs if run.setting.scenario == COLD_WARM_SCENARIO]
     if cold_warm:
@@ -205,8 +271,7 @@ def _run_cells(run: LoopRun) -> Sequence[str]:
         run.setting.scenario,
         run.setting.remote_transport or UNMEASURED,
         run.subject,
-        figure(run.run),
-        "failed" if run.failed else "passed",
+        f"{figure(run.run)} failed" if run.failed else figure(run.run),
         figure(run.number("elapsed_ms"), 1),
         figure(run.number("tool_call_count")),
         figure(run.number(WEIGHTED)),

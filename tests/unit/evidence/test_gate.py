@@ -204,6 +204,12 @@ def test_no_valid_run_meets_no_floor() -> None:
     assert not judge(pair(arm(), arm(0, 0))).tasks[0].quality_floor_met
 
 
+def test_one_run_may_be_enough_where_the_policy_says_so() -> None:
+    decision = judge(pair(arm(1, 1), arm(1, 1, cost=5.0)), policy=replace(POLICY, min_runs=1))
+    assert decision.outcome is Outcome.PROMOTE
+    assert decision.tasks[0].quality_floor_met
+
+
 def test_a_lead_of_two_runs_promotes_a_dearer_candidate_and_a_lead_of_one_is_noise() -> None:
     assert judge(pair(arm(1), arm(3, cost=11.0))).outcome is Outcome.PROMOTE
     assert judge(pair(arm(2), arm(3, cost=10.0))).outcome is Outcome.KEEP_INCUMBENT

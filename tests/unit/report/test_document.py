@@ -10,8 +10,8 @@ def document(*rows: tuple[str, ...], note: str = "") -> Document:
     return Document(title="Title", notes=("One <note>.",), tables=(table,))
 
 
-def on_terminal(shown: Document) -> str:
-    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+def on_terminal(shown: Document, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     print_document(shown, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -41,3 +41,18 @@ def test_a_terminal_shows_the_first_lines_of_a_long_table_and_says_so() -> None:
     assert f"the first {TERMINAL_ROWS} lines; the written report has all" in shown
     assert "written report" not in on_terminal(document(*rows[:-1]))
     assert f"line{TERMINAL_ROWS}" in render_markdown(document(*rows))
+
+
+def test_no_word_is_broken_while_the_longest_ones_fit_and_nothing_is_lost_when_they_do_not() -> None:
+    row = ("a_long_name_without_blanks", "some words of explanation that need several lines on a narrow terminal")
+    assert on_terminal(document(row)).count("\n") < on_terminal(document(row), 48).count("\n")
+    for width in (60, 48, 44):
+        shown = on_terminal(document(row), width)
+        assert row[0] in shown
+        assert all(word in shown for word in row[1].split())
+        assert all(len(line) <= width for line in shown.splitlines())
+    assert all(len(line) <= 20 for line in on_terminal(document(row), 20).splitlines())
+
+
+def test_an_empty_table_is_a_header() -> None:
+    assert "T_1" in on_terminal(document())

@@ -124,23 +124,12 @@ def test_each_run_has_a_line_with_the_columns_of_the_spec() -> None:
     rows += [total("git", 2, elapsed_ms=None, oracle_payload_on_remote_branch=None, remote_transport=None)]
     lines = table(render_loop_markdown(summarize(*rows)), "Runs")
     assert lines[0] == [
-        "scenario", "transport", "subject", "run", "result", "wall ms", "call equivalents",
-        "tokens by cost weight (envelope)", "warm acquire delta ms", "truth check",
+        "scenario", "transport", "subject", "run", "wall ms", "calls", "weighted tokens", "warm delta ms",
+        "truth check",
     ]  # fmt: skip
-    assert lines[1] == [
-        "task_loop",
-        "unmeasured",
-        "git",
-        "2",
-        "passed",
-        "unmeasured",
-        "12",
-        "900",
-        "-5.0",
-        "unmeasured",
-    ]
-    assert lines[2] == ["task_loop", "http", "git", "0", "passed", "100.2", "12", "900", "-5.0", "pass"]
-    assert lines[3] == ["task_loop", "http", "git", "1", "failed", "101.2", "12", "900", "-5.0", "FAIL"]
+    assert lines[1] == ["task_loop", "unmeasured", "git", "2", "unmeasured", "12", "900", "-5.0", "unmeasured"]
+    assert lines[2] == ["task_loop", "http", "git", "0", "100.2", "12", "900", "-5.0", "pass"]
+    assert lines[3] == ["task_loop", "http", "git", "1 failed", "101.2", "12", "900", "-5.0", "FAIL"]
 
 
 def test_the_cold_and_warm_table_stands_only_for_its_scenario() -> None:
@@ -204,13 +193,33 @@ def test_foreign_text_is_escaped_in_both_renderings() -> None:
     assert "\\x1b[2J" in shown
 
 
-def test_the_terminal_shows_the_same_figures() -> None:
-    console = Console(file=io.StringIO(), width=300)
-    render_loop_terminal(summarize(*SWEEP), console)
+def on_terminal(summary: LoopSummary, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    render_loop_terminal(summary, console)
     assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue()
-    for words in ("fairtrial loop report", "Subjects: task_loop over http on h", "too few: 2 of 5 blocks", "100.8"):
-        assert words in shown
+    return console.file.getvalue()
+
+
+def test_the_terminal_shows_all_settings_in_one_table_and_each_run() -> None:
+    shown = on_terminal(summarize(*SWEEP, cold_warm()), 200)
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["agent_task_baseline_v1", "file", "git", "1", "/", "1", "100.2", "-30.0", "12", "900", "pass"] in lines
+    assert ["task_loop", "http", "git(null)", "2", "/", "2", "100.8", "-5.0", "12", "900", "pass"] in lines
+    assert ["task_loop", "http", "hg", "1", "101.2", "12", "900", "-5.0", "pass"] in lines
+    assert "too few: 2 of 5 blocks" in shown
+    assert "no timing claim: 2 of 10 runs" in shown
+    assert "Differences from the reference (git)" in shown
+    enough = [total(subject, run) for run in range(5) for subject in ("git", "git(null)", "hg")]
+    assert "0.0, 0.0" in on_terminal(summarize(*enough), 200)
+
+
+def test_one_subject_has_no_differences_to_show() -> None:
+    assert "Differences" not in on_terminal(summarize(total("git", 0, remote_transport=None)), 200)
+
+
+def test_eighty_columns_break_no_name() -> None:
+    for words in ("task_loop", "git(null)", "transport", "difference"):
+        assert words in on_terminal(summarize(*SWEEP), 80)
 
 
 def test_the_same_rows_give_the_same_bytes() -> None:
