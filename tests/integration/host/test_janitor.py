@@ -6,12 +6,13 @@ from fairtrial.host.proc import kill_if, read_stat
 from fairtrial.host.process import Plumbing, start
 
 Env = dict[str, str]
+SWEEP = f"janitor-{os.getpid()}"
 Eventually = Callable[[Callable[[], bool]], None]
 
 
 def test_only_the_processes_of_the_named_sweep_are_found_and_killed(env: Env, eventually: Eventually) -> None:
-    mine = {**env, SWEEP_VARIABLE: "sweep-1"}
-    other = {**env, SWEEP_VARIABLE: "sweep-10"}
+    mine = {**env, SWEEP_VARIABLE: SWEEP}
+    other = {**env, SWEEP_VARIABLE: f"{SWEEP}0"}
     with (
         start(
             ["sh", "-c", "setsid sleep 300 & setsid sleep 300 & echo up; wait"], env=mine, stdout=Plumbing.PIPE
@@ -20,11 +21,11 @@ def test_only_the_processes_of_the_named_sweep_are_found_and_killed(env: Env, ev
     ):
         assert first.stdout_fd is not None
         os.read(first.stdout_fd, 3)
-        eventually(lambda: len(find_strays("sweep-1")) == 3)
-        assert first.pid in find_strays("sweep-1")
-        assert find_strays("sweep-10") == (second.pid,)
-        assert kill_strays_of("sweep-1") == 3
-        assert find_strays("sweep-1") == ()
+        eventually(lambda: len(find_strays(SWEEP)) == 3)
+        assert first.pid in find_strays(SWEEP)
+        assert find_strays(f"{SWEEP}0") == (second.pid,)
+        assert kill_strays_of(SWEEP) == 3
+        assert find_strays(SWEEP) == ()
         assert second.poll() is None
 
 

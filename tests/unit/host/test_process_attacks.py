@@ -31,10 +31,10 @@ def rss_bytes() -> int:
 def test_a_quiet_child_left_behind_is_killed_and_never_writes(env: Env, tmp_path: Path) -> None:
     ready, late = tmp_path / "ready", tmp_path / "late"
     child = f"(exec >&- 2>&- <&-; : >{ready}; sleep 0.2; : >{late}) & while ! test -e {ready}; do :; done"
-    result = run(["sh", "-c", child], env={**env, SWEEP_VARIABLE: "quiet"}, timeout_s=10)
+    result = run(["sh", "-c", child], env={**env, SWEEP_VARIABLE: f"quiet-{os.getpid()}"}, timeout_s=10)
     assert (result.state, result.returncode, result.ok) == (ProcessState.FORCED_KILL, 0, False)
     assert (result.forced_kill, result.timed_out, result.pipe_held) == (True, False, False)
-    assert find_strays("quiet") == ()
+    assert find_strays(f"quiet-{os.getpid()}") == ()
     assert result.elapsed_ms is not None
     # Not by sleeping past it, but because nobody is left who could write:
     assert not late.exists()
@@ -63,25 +63,27 @@ else:
     open("ready", "w").close()
     signal.pause()
 """
-    result = run(python(script), env={**env, SWEEP_VARIABLE: "holder"}, cwd=Path(env["HOME"]), timeout_s=20)
+    result = run(
+        python(script), env={**env, SWEEP_VARIABLE: f"holder-{os.getpid()}"}, cwd=Path(env["HOME"]), timeout_s=20
+    )
     try:
         assert (result.state, result.returncode, result.pipe_held) == (ProcessState.EXITED, 0, True)
         assert result.stdout.tail == b"said\n"
     finally:
-        for pid in find_strays("holder"):
+        for pid in find_strays(f"holder-{os.getpid()}"):
             os.kill(pid, signal.SIGKILL)
-        eventually(lambda: find_strays("holder") == ())
+        eventually(lambda: find_strays(f"holder-{os.getpid()}") == ())
 
 
 def test_a_descendant_outside_the_group_that_floods_the_pipe_cannot_make_run_hang(
     env: Env, eventually: Eventually
 ) -> None:
     script = "setsid yes & while ! test -e /proc/$!/fd; do :; done"
-    result = run(["sh", "-c", script], env={**env, SWEEP_VARIABLE: "flood"}, timeout_s=20)
+    result = run(["sh", "-c", script], env={**env, SWEEP_VARIABLE: f"flood-{os.getpid()}"}, timeout_s=20)
     assert result.state in {ProcessState.EXITED, ProcessState.FORCED_KILL}  # it may not have left the group yet
-    for pid in find_strays("flood"):
+    for pid in find_strays(f"flood-{os.getpid()}"):
         os.kill(pid, signal.SIGKILL)
-    eventually(lambda: find_strays("flood") == ())
+    eventually(lambda: find_strays(f"flood-{os.getpid()}") == ())
 
 
 def test_a_flood_is_counted_to_the_byte_in_bounded_memory(env: Env) -> None:
@@ -122,9 +124,9 @@ def test_a_child_that_makes_the_pipe_larger_is_still_drained_whole(env: Env) -> 
 
 def test_a_bomb_of_children_is_killed_whole(env: Env) -> None:
     script = "import os\nfor _ in range(6): os.fork()\nif os.getpid() != os.getpgrp():\n while True: os.getppid()"
-    result = run(python(script), env={**env, SWEEP_VARIABLE: "bomb"}, timeout_s=20)
+    result = run(python(script), env={**env, SWEEP_VARIABLE: f"bomb-{os.getpid()}"}, timeout_s=20)
     assert (result.state, result.returncode) == (ProcessState.FORCED_KILL, 0)
-    assert find_strays("bomb") == ()
+    assert find_strays(f"bomb-{os.getpid()}") == ()
 
 
 def test_a_child_gets_a_session_of_its_own_so_the_terminal_cannot_interrupt_it(env: Env) -> None:
@@ -178,7 +180,7 @@ def test_an_interrupt_kills_the_child_and_reaches_the_caller(env: Env) -> None:
     def interrupt(_signum: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    marked = {**env, SWEEP_VARIABLE: "interrupted"}
+    marked = {**env, SWEEP_VARIABLE: f"interrupted-{os.getpid()}"}
     previous = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
@@ -187,7 +189,7 @@ def test_an_interrupt_kills_the_child_and_reaches_the_caller(env: Env) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-    assert find_strays("interrupted") == ()
+    assert find_strays(f"interrupted-{os.getpid()}") == ()
 
 
 def test_a_thread_that_waits_does_not_hold_up_a_run(env: Env) -> None:

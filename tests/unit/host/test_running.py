@@ -84,14 +84,14 @@ def test_a_child_that_does_not_comply_is_killed_after_the_grace(env: Env) -> Non
 
 
 def test_what_a_server_leaves_in_its_group_dies_with_it(env: Env) -> None:
-    marked = {**env, SWEEP_VARIABLE: "server"}
+    marked = {**env, SWEEP_VARIABLE: f"server-{os.getpid()}"}
     script = "sleep 300 & echo up; read go"
     with start(["sh", "-c", script], env=marked, stdin=Plumbing.PIPE, stdout=Plumbing.PIPE) as child:
         read_line(child.stdout_fd)
-        assert len(find_strays("server")) == 2
+        assert len(find_strays(f"server-{os.getpid()}")) == 2
         child.close_stdin()
         assert child.wait(10) == 1
-        assert find_strays("server") == ()
+        assert find_strays(f"server-{os.getpid()}") == ()
 
 
 def test_a_child_reaped_by_the_sweep_over_all_strays_counts_as_killed(env: Env) -> None:
