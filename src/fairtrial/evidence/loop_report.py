@@ -204,10 +204,11 @@ class LoopSummary:
 
 def summarize_loop(fold: LoopFold) -> LoopSummary:
     """Give the summary of the rows that a fold has read."""
-    ordered = sorted(fold.runs, key=lambda run: (run.setting, -1 if run.run is None else run.run, run.subject))
-    by_setting: dict[Setting, list[LoopRun]] = {}
-    for run in ordered:
-        by_setting.setdefault(run.setting, []).append(run)
+    found: dict[Setting, list[LoopRun]] = {}
+    for run in fold.runs:
+        found.setdefault(run.setting, []).append(run)
+    by_setting = {setting: sorted(found[setting], key=_order) for setting in sorted(found)}
+    ordered = [run for runs in by_setting.values() for run in runs]
     return LoopSummary(
         n_rows=fold.n_rows,
         token_rules=tuple(sorted(fold.token_rules)),
@@ -227,12 +228,20 @@ def summarize_loop(fold: LoopFold) -> LoopSummary:
         ),
         failures=tuple(
             FailureNote(
-                setting=run.setting, subject=run.subject, run=run.run, detail=run.explanation or str(run.error_kind)
+                setting=run.setting,
+                subject=run.subject,
+                run=run.run,
+                detail=run.explanation or run.error_kind or "no detail",
             )
             for run in ordered
             if run.failed
         ),
     )
+
+
+def _order(run: LoopRun) -> tuple[int, str, int]:
+    """Order runs by what they are, not by when they ended."""
+    return (-1 if run.run is None else run.run, run.subject, run.attempt)
 
 
 def _section(setting: Setting, runs: Sequence[LoopRun], voided: Mapping[tuple[Setting, str], int]) -> Section:

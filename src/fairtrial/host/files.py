@@ -17,7 +17,7 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace a file's content so that after a crash it holds the old bytes or the new ones, whole.
 
     Raises:
-        OSError: It could not be written; the old content stands and no temporary file is left.
+        OSError: It could not be written, or not be made durable; no temporary file is left.
     """
     temporary = path.with_name(f".fairtrial-{secrets.token_hex(8)}")
     try:
@@ -102,8 +102,8 @@ class _Level:
 class _Removal:
     """A walk through a tree that removes it from the leaves up.
 
-    It holds one descriptor and does not recurse: an agent can easily make a tree deeper than the longest path, the descriptor
-    limit and the interpreter's stack.
+    It holds one descriptor and does not recurse: an agent can easily make a tree deeper than the longest path, the
+    descriptor limit and the interpreter's stack.
 
     Attributes:
         fd: The directory where the walk is.
@@ -180,7 +180,7 @@ def _open_directory(parent_fd: int, name: str) -> int:
     try:
         fd = os.open(name, _DIRECTORY, dir_fd=parent_fd)
     except PermissionError:
-        # A descriptor that only names the directory needs no permission on it; chmod through /proc reaches just that one.
+        # A descriptor that only names the directory needs no permission on it, and chmod through /proc goes by it.
         handle = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=parent_fd)
         try:
             Path(f"/proc/self/fd/{handle}").chmod(0o700)

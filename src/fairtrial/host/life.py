@@ -1,5 +1,6 @@
 """A worker's own end, and the end of everything below it. Called inside the worker only."""
 
+import atexit
 import ctypes
 import os
 import select
@@ -38,6 +39,8 @@ def guard_life(stdin_fd: int) -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(0)  # it died before the signal was asked for
+        # The main thread may see the end of input first and leave in good order; nothing below may outlive that either.
+        atexit.register(kill_strays)
     threading.Thread(target=_die_with_input, args=(stdin_fd,), name="life", daemon=True).start()
 
 
@@ -64,7 +67,8 @@ def _die_with_input(stdin_fd: int) -> None:
 def kill_strays() -> int:
     """KILL and reap every process below this one, wherever it hid; return how many were alive.
 
-    Also takes children that someone still holds as `Running`: end those first.
+    Needs `guard_life` to have made this process the heir of orphans. Also takes children that someone still holds as
+    `Running`: end those first.
 
     Raises:
         HostError: Some survive KILL.

@@ -1,6 +1,6 @@
 """Peak memory of a finished child, and when the kernel's figure may be believed."""
 
-from pathlib import Path
+import os
 
 __all__ = ["believe_peak_memory", "read_own_peak_bytes"]
 
@@ -10,11 +10,12 @@ _READING_ERROR_BYTES = 1024 * 1024
 
 def read_own_peak_bytes() -> int:
     """Read our own largest resident size so far."""
-    for line in Path("/proc/self/status").read_text(errors="replace").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    message = "/proc/self/status has no VmHWM line"
-    raise OSError(message)
+    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.read(fd, 8192)
+    finally:
+        os.close(fd)
+    return int(status.partition(b"VmHWM:")[2].split(maxsplit=1)[0]) * 1024
 
 
 def believe_peak_memory(reported_bytes: int, *, floor_bytes: int) -> tuple[int | None, str | None]:

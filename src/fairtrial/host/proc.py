@@ -72,8 +72,8 @@ def kill_if(pid: int, still: Callable[[int], bool]) -> bool:
         if not still(pid):
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
+    except (ProcessLookupError, PermissionError):
+        return False  # it ended, or took on another uid
     finally:
         os.close(pidfd)
     return True

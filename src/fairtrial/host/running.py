@@ -134,8 +134,10 @@ def start(
 
     Raises:
         HostError: It could not be started.
-        ValueError: A string that no process can be given.
+        ValueError: No argument at all, or a string that no process can be given.
     """
+    if not argv:
+        raise ValueError("argv is empty")
     program = find_program(argv[0], env)
     if program is None:
         message = f"cannot start {argv[0]}: not found on PATH={env.get('PATH', '')}; install it or correct PATH"

@@ -108,6 +108,7 @@ class Stdio:
         if plumbing is Plumbing.NULL:
             return self._own(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)), None
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+        self._open |= {read_fd, write_fd}
         read_fd, write_fd = self._own(read_fd), self._own(write_fd)
         return (read_fd, write_fd) if number == 0 else (write_fd, read_fd)
 

@@ -50,7 +50,7 @@ def check_file(path: Path) -> tuple[int, list[str]]:
     """
     try:
         cases: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         message = f"{path}: cannot read cases: {error}; give a JSON file of cases"
         raise UsageError(message) from error
     if not isinstance(cases, list) or not cases:
@@ -66,6 +66,9 @@ def check_file(path: Path) -> tuple[int, list[str]]:
         expected, compute = _kind_of(known, where)
         try:
             answer = compute(known)
+        except FairtrialError as error:
+            message = f"{where}: {error}"
+            raise UsageError(message) from error
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             message = f"{where}: cannot be computed: {error!r}; its rows lack what every row has"
             raise UsageError(message) from error

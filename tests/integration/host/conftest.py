@@ -1,13 +1,19 @@
 """What the tests of `host` share: conditions to wait on, and a count of what must not leak."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fairtrial.host import process
+from fairtrial.host.process import run
+
+SOURCE = Path(process.__file__).parents[2]
 Eventually = Callable[[Callable[[], bool]], None]
 
 
@@ -34,3 +40,35 @@ def open_fds() -> Callable[[], set[str]]:
 def env(tmp_path: Path) -> dict[str, str]:
     """A built environment, as every caller of `run` has one."""
     return {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C"}
+
+
+@dataclass(frozen=True)
+class User:
+    """Who runs the processes of a test.
+
+    Attributes:
+        prefix: Put before a command line, makes it run as that user.
+        python: An interpreter that the user can reach: a venv below /root is none.
+    """
+
+    prefix: tuple[str, ...]
+    python: str
+
+
+@pytest.fixture(params=["as we are", "as nobody"])
+def user(request: pytest.FixtureRequest, tmp_path: Path) -> User:
+    """Run what matters to users both as the caller and, when the caller is root, as an unprivileged user."""
+    if request.param == "as we are":
+        return User(prefix=(), python=sys.executable)
+    if os.getuid() != 0:
+        pytest.skip("already an unprivileged user")
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    for python in (sys.executable, "/usr/bin/python3"):
+        # Twice, since setpriv itself can still reach what the user cannot.
+        probe = [*prefix, "/usr/bin/env", python, "-c", "import fairtrial.host.process"]
+        if run(probe, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SOURCE)}, timeout_s=30).ok:
+            return User(prefix=prefix, python=python)
+    pytest.skip("no interpreter that an unprivileged user can run")

@@ -105,12 +105,14 @@ def test_a_tree_with_unreadable_parts_is_removed(tree: Path) -> None:
 
 def test_links_are_removed_and_never_followed(tree: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    outside.mkdir(mode=0o555)
+    outside.mkdir()
     (outside / "kept").touch()
+    outside.chmod(0o555)
     (tree / "link").symlink_to(outside)
     remove_tree(tree)
     assert (outside / "kept").exists()
     assert stat.S_IMODE(outside.stat().st_mode) == 0o555
+    outside.chmod(0o755)
 
 
 def test_a_link_to_a_tree_is_not_a_tree(tree: Path, tmp_path: Path) -> None:

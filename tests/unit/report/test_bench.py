@@ -1,0 +1,80 @@
+import io
+import json
+
+from rich.console import Console
+
+from fairtrial.evidence.bench import MEDIAN_FIELDS, BenchFold, BenchSummary
+from fairtrial.report.bench import bench_report_json, render_bench_markdown, render_bench_terminal
+
+
+def row(arm: str = "workflow", *, kind: str | None = None, **fields: object) -> dict[str, object]:
+    figures: dict[str, object] = dict.fromkeys(MEDIAN_FIELDS, 10)
+    judged = {"error_kind": kind, "resolved": kind is None}
+    return {"task": "t", "arm": arm, "class": "c", **judged, **figures, **fields}
+
+
+def summarize(*rows: dict[str, object]) -> BenchSummary:
+    fold = BenchFold()
+    for each in rows:
+        fold.add(each)
+    return fold.summary()
+
+
+ROWS = [
+    row("baseline", cost_usd=2.0, duration_s=12.25),
+    row("workflow", key="a", attempt=1, kind="infra-error", cost_usd=None),
+    row("workflow", key="a", attempt=2, cost_usd=1.0, transcript_missing=True),
+    row("workflow", key="b", attempt=1, kind="session-error", cost_usd=0.0),
+]
+
+
+def test_the_json_report_has_the_fields_of_its_schema() -> None:
+    report = bench_report_json(summarize(*ROWS), sealed=True)
+    assert report == json.loads(json.dumps(report))
+    assert list(report) == ["schema", "sealed", "aggregate", "savings", "broken_incumbent_arms", "outage"]
+    assert (report["schema"], report["sealed"]) == ("bench-report/1", True)
+    assert report["outage"] == {"final_streak": 1, "max_streak": 1}
+    aggregate = report["aggregate"]
+    assert isinstance(aggregate, dict)
+    workflow = aggregate["t"]["workflow"]
+    assert workflow["as_failures"] == {"resolved": 1, "runs": 3}
+    assert (workflow["runs"], workflow["valid_runs"], workflow["excluded_runs"]) == (2, 1, 1)
+    assert (workflow["voided_attempts"], workflow["transcripts_missing"], workflow["class"]) == (1, 1, "c")
+    assert workflow["error_kinds"] == {"session-error": 1}
+    assert workflow["cost_usd"] == 1.0
+    assert workflow["spent"]["cost_usd"] is None
+    assert workflow["spent"]["output_tokens"] == 30
+
+
+def test_markdown_shows_results_savings_endings_and_spending() -> None:
+    markdown = render_bench_markdown(summarize(*ROWS))
+    assert "| t | c | workflow | 1 / 1 | 1 | 1 / 3 |" in markdown
+    assert "| t | c | baseline | 1 / 1 | 0 | 1 / 1 | 10 | 10 | 10 | 10 | 2.0000 | 12.2 |" in markdown
+    assert "| t | workflow | 0.0 | 0.0 | 0.0 | 0.0 | +50.0 | +18.4 |" in markdown
+    assert "| t | workflow | session-error | 1 |" in markdown
+    assert "| t | workflow | 1 | 30 | 30 | 30 | 30 | unmeasured | 30 |" in markdown
+    assert "Outage: the longest streak of endings that an outage causes is 1 rows, the one at the end 1." in markdown
+    assert "subagents" in markdown
+
+
+def test_nothing_is_said_about_what_did_not_happen() -> None:
+    markdown = render_bench_markdown(summarize(row()))
+    for words in ("Percent below", "How runs ended", "Outage", "BROKEN"):
+        assert words not in markdown
+
+
+def test_a_broken_incumbent_is_told_first() -> None:
+    markdown = render_bench_markdown(summarize(row("workflow", kind="verify-failed", **{"class": None})))
+    assert "BROKEN INCUMBENT: resolved nothing in any task: workflow." in markdown.split("##")[0]
+
+
+def test_foreign_text_is_escaped_in_both_renderings() -> None:
+    summary = summarize(row("\x1b[2J<b>|", **{"class": "\x07"}, kind="\x1b]0;x"))
+    console = Console(file=io.StringIO(), width=400)
+    render_bench_terminal(summary, console)
+    assert isinstance(console.file, io.StringIO)
+    for shown in (render_bench_markdown(summary), console.file.getvalue()):
+        assert "\x1b[2J" not in shown
+        assert "\x07" not in shown
+        assert "\x1b]0" not in shown
+    assert "<b>" not in render_bench_markdown(summary)

@@ -1,0 +1,270 @@
+import io
+import json
+
+from rich.console import Console
+
+from fairtrial.evidence.loop_report import LoopSummary, summarize_loop
+from fairtrial.evidence.loop_runs import LoopFold
+from fairtrial.report.loop import loop_report_json, render_loop_markdown, render_loop_terminal
+
+WEIGHTED = "estimated_cost_weighted_tokens_with_envelope"
+
+
+def total(subject: str, run: int, **fields: object) -> dict[str, object]:
+    return {
+        "subject": subject,
+        "scenario": "task_loop",
+        "run": run,
+        "remote_transport": "http",
+        "host": "h",
+        "block": f"b{run}",
+        "operation": "task_loop.total",
+        "step_kind": "summary",
+        "returncode": 0,
+        "elapsed_ms": 100.25 + run,
+        "acquire_ms_task": 20.0,
+        "acquire_ms_followup": 15.0,
+        "followup_warm_delta_ms": -5.0,
+        "tool_call_count": 12,
+        "estimated_tokens": 300,
+        WEIGHTED: 900,
+        "cpu_user_s": 0.25,
+        "null_control": subject.endswith("(null)"),
+        "oracle_payload_on_remote_branch": True,
+        "coverage_complete": True,
+        "token_method": "chars-div-4/1",
+        **fields,
+    }
+
+
+def cold_warm(**fields: object) -> dict[str, object]:
+    return {
+        **total("git", 0, scenario="agent_task_baseline_v1", remote_transport="file", operation="agent_task.total"),
+        "acquire_ms_task": None,
+        "acquire_ms_followup": None,
+        "followup_warm_delta_ms": None,
+        "phase_elapsed_ms": {"cold": 70.0, "warm": 30.0},
+        "acquire_ms_cold": 40.0,
+        "acquire_ms_warm": 10.0,
+        "warm_acquire_delta_ms": -30.0,
+        "coverage_complete": False,
+        "network_bytes": None,
+        "network_bytes_reason": "file transport",
+        **fields,
+    }
+
+
+def publication(**fields: object) -> dict[str, object]:
+    return {
+        **total("oak", 0, operation="interrupted_publication.total"),
+        "scenario": "interrupted_publication_after_request_v1",
+        "publication_outcome": "unreported",
+        "fixture_delivery_state": "complete_request_observed",
+        "mutation_requests_observed": 1,
+        "network_request_bytes_observed": 500,
+        "local_head_preserved": True,
+        "local_work_preserved": False,
+        **fields,
+    }
+
+
+def summarize(*rows: dict[str, object]) -> LoopSummary:
+    fold = LoopFold()
+    for row in rows:
+        fold.add(row)
+    return summarize_loop(fold)
+
+
+def table(markdown: str, title: str) -> list[list[str]]:
+    """Give the lines of one table, header first, cells split."""
+    body = markdown.split(f"## {title}\n\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in body if not line.startswith("| ---")]
+
+
+SWEEP = [total(subject, run) for run in range(2) for subject in ("git", "git(null)", "hg")]
+
+
+def test_the_header_says_that_steps_and_settings_are_not_equivalent() -> None:
+    markdown = render_loop_markdown(summarize(*SWEEP))
+    assert markdown.startswith("# fairtrial loop report\n\nThis is whole-task evidence. Steps are not equal")
+    assert "one scenario, one transport and one machine" in markdown
+    assert "Tokens are estimates" in markdown
+    assert "Rules: chars-div-4/1." in markdown
+    assert "Rules:" not in render_loop_markdown(summarize())
+
+
+def test_each_section_has_a_line_a_subject() -> None:
+    markdown = render_loop_markdown(summarize(*SWEEP))
+    header, git, hg, control = table(markdown, "Subjects: task_loop over http on h")
+    assert header[0] == "subject"
+    assert git == [
+        "git", "2 / 2", "2 / 2", "100.8", "20.0", "15.0", "-5.0", "12", "300", "900", "pass", "complete",
+        "0.250 + unmeasured", "unmeasured", "unmeasured",
+    ]  # fmt: skip
+    assert hg[0] == "hg"
+    assert control[0] == "git(null) \\[control\\]"
+
+
+def test_differences_stand_beside_the_controls_spread_or_the_reason_for_none() -> None:
+    markdown = render_loop_markdown(summarize(*SWEEP))
+    lines = table(markdown, "Differences from git: task_loop over http on h")
+    assert lines[1] == [
+        "hg", "wall ms", "2", "0.0", "too few: 2 of 5 blocks", "too few: 2 of 5 blocks",
+        "no timing claim: 2 of 10 runs",
+    ]  # fmt: skip
+    assert lines[5][1:4] == ["calls", "2", "0.0"]
+    assert lines[5][-1] == "no timing"
+    many = [total(subject, run) for run in range(5) for subject in ("git", "git(null)", "hg")]
+    lines = table(render_loop_markdown(summarize(*many)), "Differences from git: task_loop over http on h")
+    assert lines[1][4:6] == ["0.0", "0.0"]
+
+
+def test_each_run_has_a_line_with_the_columns_of_the_spec() -> None:
+    rows = [total("git", 0), total("git", 1, returncode=1, oracle_payload_on_remote_branch=False)]
+    rows += [total("git", 2, elapsed_ms=None, oracle_payload_on_remote_branch=None, remote_transport=None)]
+    lines = table(render_loop_markdown(summarize(*rows)), "Runs")
+    assert lines[0] == [
+        "scenario", "transport", "subject", "run", "result", "wall ms", "call equivalents",
+        "tokens by cost weight (envelope)", "warm acquire delta ms", "truth check",
+    ]  # fmt: skip
+    assert lines[1] == [
+        "task_loop",
+        "unmeasured",
+        "git",
+        "2",
+        "passed",
+        "unmeasured",
+        "12",
+        "900",
+        "-5.0",
+        "unmeasured",
+    ]
+    assert lines[2] == ["task_loop", "http", "git", "0", "passed", "100.2", "12", "900", "-5.0", "pass"]
+    assert lines[3] == ["task_loop", "http", "git", "1", "failed", "101.2", "12", "900", "-5.0", "FAIL"]
+
+
+def test_the_cold_and_warm_table_stands_only_for_its_scenario() -> None:
+    markdown = render_loop_markdown(summarize(cold_warm(), cold_warm(run=1, coverage_complete=None)))
+    lines = table(markdown, "Cold clone and warm isolated task")
+    assert lines[1] == ["file", "git", "0", "70.0", "30.0", "40.0", "10.0", "pass", "partial"]
+    assert lines[2][-1] == "unmeasured"
+    subjects = table(markdown, "Subjects: agent_task_baseline_v1 over file on h")
+    assert subjects[1][4:7] == ["40.0", "10.0", "-30.0"]
+    assert "network bytes of git: file transport" in markdown
+    assert "Cold clone" not in render_loop_markdown(summarize(*SWEEP))
+
+
+def test_the_publication_table_stands_only_when_there_are_such_rows() -> None:
+    bare = publication(run=1, publication_outcome=None, fixture_delivery_state=None, local_head_preserved=None)
+    markdown = render_loop_markdown(summarize(publication(), bare, total("git", 0)))
+    lines = table(markdown, "Interrupted publication")
+    assert lines[1] == ["http", "oak", "0", "unreported", "complete_request_observed", "1", "500", "yes", "no"]
+    assert lines[2] == ["http", "oak", "1", "unmeasured", "unmeasured", "1", "500", "unmeasured", "no"]
+    assert len(lines) == 3
+    assert "Interrupted publication" not in render_loop_markdown(summarize(*SWEEP))
+
+
+def test_skips_voids_and_failures_are_listed_with_seventy_characters_of_reason() -> None:
+    skip = {"operation": "task_loop.skipped", "returncode": 77, "skip_reason": "r" * 100}
+    markdown = render_loop_markdown(
+        summarize(
+            total("git", 0, **skip),
+            total("git", 1, **skip),
+            total("git", 2, error_kind="infra-error", error_detail="d" * 100),
+            total("git", 3, returncode=1, stderr="s" * 100),
+        )
+    )
+    where = "task_loop over http on h"
+    assert table(markdown, "Skipped")[1] == [where, "git", "(whole run)", "2", "r" * 69 + "…"]
+    assert table(markdown, "Void runs")[1] == [where, "git", "2", "infra-error", "d" * 69 + "…"]
+    assert table(markdown, "Failed runs")[1] == [where, "git", "3", "s" * 69 + "…"]
+    only_steps = render_loop_markdown(summarize())
+    assert "##" not in only_steps
+
+
+def test_foreign_text_is_escaped_in_both_renderings() -> None:
+    evil = "\x1b[2J</td>|[x](http://y)"
+    rows = [
+        total(evil, 0, scenario=evil, remote_transport=evil, host=evil, returncode=1, stderr=evil),
+        total("git", 1, operation="a.skipped", returncode=77, skip_reason=evil),
+        total("git", 2, error_kind="infra-error", error_detail=evil),
+        publication(publication_outcome=evil, fixture_delivery_state=evil),
+        total("hg", 3, network_bytes_reason=evil),
+    ]
+    summary = summarize(*rows)
+    markdown = render_loop_markdown(summary)
+    assert "\x1b" not in markdown
+    assert "</td>" not in markdown
+    assert "http://" not in markdown
+    console = Console(file=io.StringIO(), width=400)
+    render_loop_terminal(summary, console)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "\x1b[2J" not in shown
+    assert "\\x1b[2J" in shown
+
+
+def test_the_terminal_shows_the_same_figures() -> None:
+    console = Console(file=io.StringIO(), width=300)
+    render_loop_terminal(summarize(*SWEEP), console)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for words in ("fairtrial loop report", "Subjects: task_loop over http on h", "too few: 2 of 5 blocks", "100.8"):
+        assert words in shown
+
+
+def test_the_same_rows_give_the_same_bytes() -> None:
+    assert render_loop_markdown(summarize(*SWEEP)) == render_loop_markdown(summarize(*reversed(SWEEP)))
+
+
+def test_the_json_report_is_plain_and_complete() -> None:
+    rows = [
+        *SWEEP,
+        total("git", 2, error_kind="infra-error", error_detail="d", key="k", attempt=1),
+        total("git", 2, error_kind="infra-error", error_detail="d", key="k", attempt=2),
+        total("git", 3, returncode=1, stderr="s", remote_transport=None, host=None),
+        total("git", 4, operation="task_loop.skipped", returncode=77, skip_reason="r"),
+    ]
+    report = loop_report_json(summarize(*rows), sealed=True)
+    assert report == json.loads(json.dumps(report))
+    assert (report["schema"], report["sealed"], report["rows"]) == ("loop-report/1", True, len(rows))
+    assert report["token_rules"] == ["chars-div-4/1"]
+    sections = report["sections"]
+    assert isinstance(sections, list)
+    assert [section["remote_transport"] for section in sections] == [None, "http"]
+    http = sections[1]
+    assert (http["scenario"], http["host"], http["reference"]) == ("task_loop", "h", "git")
+    git = http["subjects"][0]
+    assert git["as_failures"] == {"passed": 2, "runs": 4}
+    assert (git["runs"], git["passed"], git["skipped"], git["void"], git["voided_attempts"]) == (2, 2, 1, 1, 1)
+    assert git["medians"]["elapsed_ms"] == 100.75
+    assert git["medians"]["raw_output_bytes"] is None
+    assert (git["truth_check"], git["coverage"], git["network_bytes_reason"]) == ("pass", "complete", None)
+    difference = http["differences"][0]
+    assert difference["field"] == "elapsed_ms"
+    assert difference["control"] == {"blocks": 2, "largest": None, "median": None, "reason": "too few: 2 of 5 blocks"}
+    assert difference["timing_claim"] == "no timing claim: 2 of 10 runs"
+    assert http["differences"][4]["timing_claim"] is None
+    runs = report["runs"]
+    assert isinstance(runs, list)
+    assert len(runs) == 7
+    assert runs[1] == {
+        "scenario": "task_loop",
+        "remote_transport": "http",
+        "host": "h",
+        "subject": "git",
+        "run": 0,
+        "block": "b0",
+        "attempt": 0,
+        "passed": True,
+        "elapsed_ms": 100.25,
+        "tool_call_count": 12,
+        WEIGHTED: 900,
+        "warm_acquire_delta_ms": -5.0,
+        "truth_check": "pass",
+        "coverage_complete": True,
+    }
+    place = {"scenario": "task_loop", "remote_transport": "http", "host": "h", "subject": "git"}
+    assert report["skipped"] == [{**place, "operation": "(whole run)", "reason": "r", "runs": 1}]
+    assert report["void"] == [{**place, "run": 2, "error_kind": "infra-error", "detail": "d"}]
+    assert report["failed"] == [{**place, "remote_transport": None, "host": None, "run": 3, "detail": "s"}]
