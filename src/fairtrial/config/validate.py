@@ -13,13 +13,13 @@ from fairtrial.errors import ConfigError
 
 __all__ = ["validate"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _MAX_PROBLEMS: Final = 20
 _MAX_SHOWN: Final = 60
 
 
-def validate(document: Document, type_: type[T]) -> T:
+def validate(document: Document, type_: type[_T]) -> _T:
     """Build `type_` (a frozen dataclass, or a collection of them) from the document.
 
     Strict: `"1"` is no integer, an unknown key is an error. A `ValueError` raised by a `__post_init__` is a problem of

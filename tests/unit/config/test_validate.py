@@ -117,15 +117,13 @@ def test_an_unknown_key_at_the_root_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_choice_lists_the_valid_ones_and_the_near_miss(tmp_path: Path) -> None:
-    tools, effort = problems(
-        tmp_path, "tasks: {a: {verify: v, phases: [{prompt: p, tools: implment, effort: hihg}]}}\n"
-    )
+    tools, effort = problems(tmp_path, "tasks: {a: {verify: v, phases: [{prompt: p, tools: implment, effort: hig}]}}\n")
     assert tools == (
         "tasks.yaml:1:45: key 'tasks.a.phases[0].tools' has unknown value 'implment'; did you mean 'implement'? "
         "valid: explore, implement"
     )
     assert effort == (
-        "tasks.yaml:1:62: key 'tasks.a.phases[0].effort' has unknown value 'hihg'; did you mean 'high'? valid: high, low"
+        "tasks.yaml:1:62: key 'tasks.a.phases[0].effort' has unknown value 'hig'; did you mean 'high'? valid: high, low"
     )
 
 

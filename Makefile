@@ -1,0 +1,50 @@
+# Everything stays inside this clone (.venv, .cache, results), but for Debian packages that are missing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+BIN := .venv/bin
+
+export PYTHONNOUSERSITE := 1
+
+.PHONY: help demo test lint bench setup lock clean
+
+help: ## show this
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
+
+demo: ## set up, then measure git at an agent's task and show the result
+	@requirements/setup run
+	$(BIN)/fairtrial loop --subjects git --scenarios task_loop,agent_task_baseline_v1 --transport file,http --runs 3
+
+test: setup ## set up, then run every test (ARGS="-k name" or a path for some)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+# pyright would look for a newer release of itself, and keep a cache in the home directory.
+lint: export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+lint: export XDG_CACHE_HOME := $(CURDIR)/.cache
+lint: setup ## format, lint, types, imports, dependencies
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports --cache-dir .cache/import_linter
+	$(BIN)/deptry src
+
+bench: setup ## run every benchmark; keep the machine idle
+	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+
+setup: ## make .venv hold what requirements/dev.lock lists
+	@requirements/setup dev
+
+COMPILE := CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --cache-dir .cache/pip-tools $(UPGRADE)
+
+lock: setup ## pin requirements again after a change (UPGRADE=--upgrade for the newest versions)
+	$(COMPILE) --output-file requirements/run.lock pyproject.toml requirements/run.in
+	$(COMPILE) --output-file requirements/dev.lock pyproject.toml requirements/run.in requirements/dev.in
+
+clean: ## remove .venv and every cache; results stay
+	rm -rf .venv .cache .hypothesis dist
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,107 @@
+"""Rules of the house that no linter knows."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOREIGN = re.compile(
+    r"pypi\.(org|io)|pythonhosted\.org|npmjs\.(com|org)|debian\.org|crates\.io|(^|[\s\"'`=(])/(home|root|tmp|work)/\w"
+)
+"""Registry hosts, and paths that exist on somebody's machine only."""
+
+
+def test_each_module_lists_what_it_offers_in_order_and_no_other_takes_more(trees: dict[str, ast.Module]) -> None:
+    wrong: list[str] = []
+    for name, tree in trees.items():
+        listed = listed_names(tree)
+        taken = {taken for other in trees.values() for taken in names_taken_from(name, other)} - submodules(name, trees)
+        if listed != sorted(listed, key=by_kind):
+            wrong.append(f"{name}: __all__ is not in the order {sorted(listed, key=by_kind)}")
+        if unlisted := (functions_and_classes(tree) | taken) - set(listed):
+            wrong.append(f"{name}: __all__ lacks {sorted(unlisted)}")
+        if absent := set(listed) - bound_names(tree):
+            wrong.append(f"{name}: __all__ lists {sorted(absent)}, which it does not have")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.fixture(scope="module")
+def trees(clone: Path, module_names: list[str]) -> dict[str, ast.Module]:
+    """The syntax tree of each module that others can import from."""
+    paths = {name: clone / "src" / name.replace(".", "/") for name in module_names if not name.endswith(".__main__")}
+    return {
+        name: ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+        for name, path in paths.items()
+    }
+
+
+def functions_and_classes(tree: ast.Module) -> set[str]:
+    """Those that the module defines at its top level without a leading underscore."""
+    defined = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef))
+    return {node.name for node in defined if not node.name.startswith("_")}
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """Everything that has a name at the module's top level."""
+    names = functions_and_classes(tree)
+    for node in tree.body:
+        match node:
+            case ast.ImportFrom(names=aliases) | ast.Import(names=aliases):
+                names.update(alias.asname or alias.name for alias in aliases)
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                names.add(name)
+            case _:
+                pass
+    return names
+
+
+def names_taken_from(module: str, tree: ast.Module) -> set[str]:
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == module)
+    return {alias.name for node in imports for alias in node.names}
+
+
+def submodules(package: str, trees: dict[str, ast.Module]) -> set[str]:
+    return {name.removeprefix(f"{package}.") for name in trees if name.startswith(f"{package}.")}
+
+
+def listed_names(tree: ast.Module) -> list[str]:
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=elements)):
+                return [str(ast.literal_eval(element)) for element in elements]
+            case _:
+                pass
+    return []
+
+
+def by_kind(name: str) -> tuple[int, str]:
+    """Constants, then classes, then functions: the order of ruff's RUF022."""
+    return (0 if name.isupper() else 1 if name[:1].isupper() else 2), name
+
+
+def test_nothing_that_ships_names_a_registry_or_somebodys_machine(clone: Path) -> None:
+    files = [clone / "Makefile", clone / "README.md", clone / "pyproject.toml"]
+    for directory in (".ci", "benchmarks", "docs", "requirements", "src"):
+        files += [path for path in (clone / directory).rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    found = [
+        f"{path.relative_to(clone)}:{number}: {line}"
+        for path in files
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if FOREIGN.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_readme_fits_in_a_hundred_lines(clone: Path) -> None:
+    assert len((clone / "README.md").read_text().splitlines()) <= 100
+
+
+def test_the_command_says_what_it_can_do(tmp_path: Path) -> None:
+    argv = [str(Path(sys.executable).with_name("fairtrial")), "--help"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^  loop +\w", done.stdout, re.MULTILINE)
+    assert list(tmp_path.iterdir()) == []

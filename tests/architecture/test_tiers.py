@@ -1,0 +1,106 @@
+"""The rules of tests/conftest.py for parts that a machine lacks, tried on a small suite in a directory of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = """
+import os
+import pytest
+
+@pytest.mark.needs("git", "fossil")
+def test_needing():
+    pass
+
+@pytest.mark.core
+def test_tier():
+    pass
+
+@pytest.mark.root
+def test_root():
+    assert os.geteuid() == 0
+
+@pytest.mark.unprivileged
+def test_unprivileged():
+    assert os.geteuid() != 0
+
+def test_plain():
+    pass
+"""
+
+
+def run_suite(clone: Path, directory: Path, suite: str, *, programs: tuple[str, ...], require: str | None) -> str:
+    """Run the suite where exactly these programs are on PATH; return what pytest printed, its exit code last."""
+    (directory / "bin").mkdir()
+    for program in programs:
+        (directory / "bin" / program).symlink_to("/bin/true")
+    shutil.copy(clone / "tests" / "conftest.py", directory)
+    shutil.copy(clone / "pyproject.toml", directory)
+    (directory / "test_it.py").write_text(suite)
+    environment = {**os.environ, "PATH": str(directory / "bin")}
+    environment.pop("FAIRTRIAL_REQUIRE", None)
+    if require is not None:
+        environment["FAIRTRIAL_REQUIRE"] = require
+    argv = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:xdist", "-vv", "test_it.py"]
+    done = subprocess.run(argv, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    return f"{done.stdout}{done.stderr}\nexit {done.returncode}"
+
+
+def test_a_missing_part_skips_and_the_end_of_the_run_says_how_to_get_it(clone: Path, tmp_path: Path) -> None:
+    output = run_suite(clone, tmp_path, SUITE, programs=("git", "hg"), require=None)
+    assert "test_needing SKIPPED" in output
+    assert re.search(r"^SKIPPED \[1\] .*: fossil is not on PATH \(apt-get install fossil\)$", output, re.MULTILINE)
+    assert "fossil is not on PATH (apt-get install fossil); bwrap is not on PATH (apt-get install bubblewrap)" in output
+    assert "test_plain PASSED" in output
+    assert output.endswith("exit 0")
+
+
+@pytest.mark.parametrize("require", ["core", " agents , fossil"])
+def test_a_missing_part_that_is_required_fails(clone: Path, tmp_path: Path, require: str) -> None:
+    output = run_suite(clone, tmp_path, SUITE, programs=("git", "hg"), require=require)
+    assert "Failed: required by FAIRTRIAL_REQUIRE=" in output
+    assert "fossil is not on PATH (apt-get install fossil)" in output
+    assert output.endswith("exit 1")
+
+
+def test_a_missing_part_of_another_tier_than_the_required_one_skips(clone: Path, tmp_path: Path) -> None:
+    output = run_suite(clone, tmp_path, SUITE, programs=("git", "hg"), require="agents,git")
+    assert "test_needing SKIPPED" in output
+    assert output.endswith("exit 0")
+
+
+def test_with_every_part_there_nothing_is_skipped_but_for_the_user(clone: Path, tmp_path: Path) -> None:
+    output = run_suite(clone, tmp_path, SUITE, programs=("git", "hg", "fossil", "bwrap"), require="core")
+    assert "test_needing PASSED" in output
+    assert "test_tier PASSED" in output
+    passing, skipped = ("root", "unprivileged") if os.geteuid() == 0 else ("unprivileged", "root")
+    assert f"test_{passing} PASSED" in output
+    assert f"test_{skipped} SKIPPED (must {'not ' if os.geteuid() == 0 else ''}run as root)" in output
+    assert output.endswith("exit 0")
+
+
+def test_a_misspelt_requirement_is_refused(clone: Path, tmp_path: Path) -> None:
+    output = run_suite(clone, tmp_path, SUITE, programs=(), require="core,fosil")
+    assert "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, bwrap, fossil, git, hg" in output
+    assert output.endswith("exit 4")
+
+
+def test_a_misspelt_need_fails_instead_of_skipping_for_ever(clone: Path, tmp_path: Path) -> None:
+    suite = "import pytest\n\n@pytest.mark.needs('gti')\ndef test_it():\n    pass\n"
+    output = run_suite(clone, tmp_path, suite, programs=("git",), require=None)
+    assert "needs(gti): unknown part" in output
+    assert output.endswith("exit 1")
+
+
+def test_a_test_runs_in_a_home_and_with_temporary_files_of_its_own_inside_the_clone(
+    clone: Path, tmp_path: Path
+) -> None:
+    assert Path.home().is_relative_to(clone)
+    assert tmp_path.is_relative_to(clone)
+    assert Path(os.environ["TMPDIR"]).is_relative_to(clone)
+    assert not [name for name in os.environ if name.startswith(("GIT_", "XDG_"))]

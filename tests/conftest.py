@@ -1,0 +1,99 @@
+"""What every test gets: a world of its own inside the clone, and the rules for parts that a machine may lack.
+
+A test says what it needs: `@pytest.mark.needs("fossil")`, or a whole tier, `@pytest.mark.core`. Without it the test is
+skipped, and the reason says how to get it; with `FAIRTRIAL_REQUIRE=core,oak` (tiers and parts) such a skip is a
+failure.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from hypothesis import settings
+
+
+class Part(NamedTuple):
+    """A program that some tests need.
+
+    Attributes:
+        tier: The tier that it belongs to.
+        remedy: The command that installs it.
+    """
+
+    tier: str
+    remedy: str
+
+
+PARTS: Final = {
+    "git": Part("core", "apt-get install git"),
+    "hg": Part("core", "apt-get install mercurial"),
+    "fossil": Part("core", "apt-get install fossil"),
+    "bwrap": Part("core", "apt-get install bubblewrap"),
+}
+
+TIERS: Final = ("core", "agents", "built")
+
+_FOREIGN: Final = ("FAIRTRIAL_", "FOSSIL_", "GIT_", "HG", "XDG_")
+"""Variables of the person who runs the tests that would change what is tested."""
+
+settings.register_profile(
+    "fairtrial", deadline=None
+)  # the machine is shared: an example may take long and still be right
+settings.load_profile("fairtrial")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put home, temporary files and caches of this session inside the clone, and check `FAIRTRIAL_REQUIRE`."""
+    cache = config.rootpath / ".cache"
+    temporary = cache / "t"  # short: the path of a unix socket ends at 107 bytes
+    home = cache / "home"
+    for directory in (temporary, home):
+        directory.mkdir(parents=True, exist_ok=True)
+    for name in [name for name in os.environ if name.startswith(_FOREIGN) and name != "FAIRTRIAL_REQUIRE"]:
+        del os.environ[name]
+    os.environ.update(
+        HOME=str(home),
+        TMPDIR=str(temporary),
+        PYTEST_DEBUG_TEMPROOT=str(temporary),
+        HYPOTHESIS_STORAGE_DIRECTORY=str(cache / "hypothesis"),
+    )
+    if unknown := sorted(required_names() - set(PARTS) - set(TIERS)):
+        message = f"FAIRTRIAL_REQUIRE: unknown {', '.join(unknown)}; valid: {', '.join((*TIERS, *sorted(PARTS)))}"
+        raise pytest.UsageError(message)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, or fail, a test whose parts or user are not there."""
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("must run as root")
+    if item.get_closest_marker("unprivileged") and os.geteuid() == 0:
+        pytest.skip("must not run as root")
+    missing = [name for name in needed_parts(item) if shutil.which(name) is None]
+    if not missing:
+        return
+    reason = "; ".join(f"{name} is not on PATH ({PARTS[name].remedy})" for name in missing)
+    if required := required_names() & {*missing, *(PARTS[name].tier for name in missing)}:
+        pytest.fail(f"required by FAIRTRIAL_REQUIRE={','.join(sorted(required))}: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def needed_parts(item: pytest.Item) -> list[str]:
+    """The parts that the test's markers name, each once."""
+    needed = [str(name) for marker in item.iter_markers("needs") for name in marker.args]
+    needed += [name for name, part in PARTS.items() if item.get_closest_marker(part.tier)]
+    if unknown := sorted(set(needed) - set(PARTS)):
+        pytest.fail(f"needs({', '.join(unknown)}): unknown part; add it to PARTS in tests/conftest.py", pytrace=False)
+    return list(dict.fromkeys(needed))
+
+
+def required_names() -> set[str]:
+    """Tiers and parts that must not be missing."""
+    return {name.strip() for name in os.environ.get("FAIRTRIAL_REQUIRE", "").split(",")} - {""}
+
+
+@pytest.fixture(scope="session")
+def clone(pytestconfig: pytest.Config) -> Path:
+    """The root of the clone."""
+    return pytestconfig.rootpath
