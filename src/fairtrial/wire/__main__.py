@@ -170,7 +170,7 @@ class _WireServer:
 
 
 async def _start_front(settings: FrontSettings) -> "GitFront":
-    # aiohttp takes half of the start-up time (on import it reads the system's CA certificates): only a front pays for it.
+    # aiohttp takes half of the start-up time (it reads the system's CA certificates): only a front pays for it.
     from fairtrial.wire.git_front import GitFront  # noqa: PLC0415
 
     root, git = Path(settings.root), Path(settings.git)

@@ -1,7 +1,7 @@
 """The other end of a wire server: plain blocking pipes with a deadline on every answer.
 
-No thread and no event loop: a worker that holds either spawns slowly and forks unsafely. A server that does not answer in
-time is killed and becomes a `HostError`, never a hang.
+No thread and no event loop: a worker that holds either spawns slowly and forks unsafely. A server that does not answer
+in time is killed and becomes a `HostError`, never a hang.
 """
 
 import json

@@ -173,6 +173,9 @@ class Forwarder:
         )
         try:
             return await exchange.run()
+        except asyncio.CancelledError:
+            observed.error = "the forwarder was stopped"
+            raise
         finally:
             self._settle(observed)
             self._on_record(observed.record(origin_s=self._origin_s, now_s=now_s()))

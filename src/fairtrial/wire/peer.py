@@ -50,7 +50,7 @@ def parse_address(text: str) -> Address:
     if text.startswith("unix:/"):
         return Address(host=text.removeprefix("unix:"), port=None)
     host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+    if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
         msg = f"upstream {text!r} is neither host:port nor unix:/path"
         raise UsageError(msg)
     return Address(host=host, port=int(port))
@@ -170,10 +170,10 @@ class Pace:
         """
         for start in range(0, len(data), self._step):
             part = data[start : start + self._step]
-            await peer.send(part)
-            # From now at the earliest: what was idle is not made up for.
+            # A part arrives when its last byte would; idle time is not made up for.
             self._due_s = max(self._due_s, self._clock()) + len(part) / self._rate
             await asyncio.sleep(self._due_s - self._clock())
+            await peer.send(part)
 
 
 async def connect_peer(address: Address, *, received: ByteCount, sent: ByteCount) -> Peer:
