@@ -25,10 +25,8 @@ from fairtrial.wire.settings import Command, Deed, WireSettings, render_command,
 
 __all__ = ["WireServer", "parse_ledger"]
 
-_START_S = 20.0
-_ANSWER_S = 20.0
 _STOP_S = 10.0
-_STDERR_TAIL_BYTES = 4096
+_STDERR_TAIL_BYTES = 1024
 
 
 @cache
@@ -57,11 +55,18 @@ class WireServer:
         front_port: Where the git front itself listens; None without one.
     """
 
-    def __init__(self, *, python: str = sys.executable) -> None:
+    def __init__(self, *, python: str = sys.executable, answer_timeout_s: float = 20.0) -> None:
+        """Prepare; nothing runs yet.
+
+        Args:
+            python: The interpreter that runs the server.
+            answer_timeout_s: How long an answer may take, beyond what a drain may wait, before it counts as hung.
+        """
         self.port = 0
         self.front_port: int | None = None
         # -P: the caller's directory is often a repository, whose files must not become our modules.
         self._argv = (python, "-P", "-m", "fairtrial.wire")
+        self._answer_s = answer_timeout_s
         self._running: Running | None = None
         self._buffer = b""
         self._stderr_tail = b""
@@ -75,10 +80,15 @@ class WireServer:
         self._running = start(self._argv, env=env, stdin=Plumbing.PIPE, stdout=Plumbing.PIPE, stderr=Plumbing.PIPE)
         for fd in (self._running.stdin_fd, self._running.stdout_fd, self._running.stderr_fd):
             os.set_blocking(cast("int", fd), False)
-        ready = _as_object(self._ask(render_settings(settings), what="its configuration", timeout_s=_START_S))
+        ready = _as_object(self._ask(render_settings(settings), what="its configuration", timeout_s=self._answer_s))
         self.port = cast("int", ready["port"])
         self.front_port = cast("int | None", ready["front_port"])
         return self.port
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id; None while it does not run."""
+        return None if self._running is None else self._running.pid
 
     def ledger(self) -> WireLedger:
         """Return what the server saw so far.
@@ -86,7 +96,7 @@ class WireServer:
         Raises:
             HostError: It does not answer.
         """
-        return parse_ledger(self._ask(render_command(Command(do=Deed.LEDGER)), what="ledger", timeout_s=_ANSWER_S))
+        return parse_ledger(self._ask(render_command(Command(do=Deed.LEDGER)), what="ledger", timeout_s=self._answer_s))
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until nothing is in flight, for at most so long; return whether nothing is.
@@ -95,7 +105,7 @@ class WireServer:
             HostError: It does not answer.
         """
         command = render_command(Command(do=Deed.DRAIN, timeout_s=timeout_s))
-        return _as_object(self._ask(command, what="drain", timeout_s=timeout_s + _ANSWER_S))["quiet"] is True
+        return _as_object(self._ask(command, what="drain", timeout_s=timeout_s + self._answer_s))["quiet"] is True
 
     def set_faults(self, faults: Sequence[Fault]) -> None:
         """Replace the plan of faults and its counts.
@@ -104,7 +114,7 @@ class WireServer:
             HostError: It does not answer, or has no forwarder.
         """
         command = render_command(Command(do=Deed.FAULTS, faults=tuple(faults)))
-        self._ask(command, what="faults", timeout_s=_ANSWER_S)
+        self._ask(command, what="faults", timeout_s=self._answer_s)
 
     def stop(self) -> None:
         """End the server and whatever it started; harmless when it has ended.
@@ -193,11 +203,11 @@ class WireServer:
     def _read_stderr(self, running: Running) -> bool:
         """Keep the end of what is on standard error; return whether there may be more."""
         try:
-            data = os.read(cast("int", running.stderr_fd), READ_BYTES)
+            while data := os.read(cast("int", running.stderr_fd), READ_BYTES):
+                self._stderr_tail = (self._stderr_tail + data)[-_STDERR_TAIL_BYTES:]
         except BlockingIOError:
             return True
-        self._stderr_tail = (self._stderr_tail + data)[-_STDERR_TAIL_BYTES:]
-        return bool(data)
+        return False
 
     def _describe(self, running: Running, what: str) -> str:
         said = " ".join(self._stderr_tail.decode("utf-8", "replace").split())

@@ -5,6 +5,7 @@ that itself), replies flow out as the child writes them.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +113,7 @@ class GitFront:
         """
         self._http = web.Server(
             self._handle,
+            logger=self._log_into_tail(),
             handler_cancellation=True,  # a client that goes away takes its child with it
             auto_decompress=False,
             access_log=None,
@@ -121,6 +123,12 @@ class GitFront:
         self._listener = await asyncio.get_running_loop().create_server(self._http, "127.0.0.1", 0, backlog=1024)
         self.port = self._listener.sockets[0].getsockname()[1]
         return self.port
+
+    def _log_into_tail(self) -> logging.Logger:
+        """Return a logger for the HTTP library whose tracebacks end up where the children's do, and nowhere else."""
+        logger = logging.Logger("fairtrial.wire.git_front")
+        logger.addHandler(logging.StreamHandler(self._tail))
+        return logger
 
     @property
     def ledger(self) -> FrontLedger:
@@ -166,6 +174,12 @@ class GitFront:
             return self._explain(f"no child: {error}")
         except BadCgiReplyError as error:
             return self._explain(f"{request.method} {target.path}: {error}")
+        except ConnectionError:
+            raise  # the client is gone
+        except Exception as error:
+            # The library would make it a 500 and go on; it is a failure of the instrument and has to be known as one.
+            asyncio.get_running_loop().call_exception_handler({"message": "the git front failed", "exception": error})
+            raise
         finally:
             self._handlers.discard(task)
             if not self._handlers:
