@@ -1,0 +1,157 @@
+"""Files below a results directory: listed and digested, never through a symbolic link."""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from fairtrial.store.strict_json import JsonObject, MalformedJsonError, take
+
+__all__ = [
+    "Entry",
+    "EntryKind",
+    "FileDigest",
+    "NotRegularError",
+    "digest_bytes",
+    "digest_file",
+    "open_regular",
+    "read_digests",
+    "render_digest",
+    "walk",
+]
+
+_NO_NAMES = {"", ".", ".."}
+_SMALL_BYTES = 64 * 1024
+
+
+class NotRegularError(Exception):
+    """A symbolic link or special file stands where a regular file is due."""
+
+
+class EntryKind(Enum):
+    """What a name below a results directory stands for."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    OTHER = "other"
+
+
+class Entry(NamedTuple):
+    """One name below a directory.
+
+    Attributes:
+        relative: Path relative to the directory that was walked, with `/`.
+        kind: OTHER for a symbolic link, socket, FIFO or device.
+    """
+
+    relative: str
+    kind: EntryKind
+
+
+class FileDigest(NamedTuple):
+    """What is recorded of a file.
+
+    Attributes:
+        sha256: Digest of its bytes, in hex.
+        n_bytes: Its length.
+    """
+
+    sha256: str
+    n_bytes: int
+
+
+def open_regular(path: str | Path) -> tuple[int, int]:
+    """Open a regular file for reading; return its descriptor and its length in bytes.
+
+    Raises:
+        NotRegularError: It is none.
+        OSError: It cannot be opened.
+    """
+    try:
+        # O_NONBLOCK: opening a FIFO that somebody left here must not wait for a writer.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a symbolic link, a socket
+            raise NotRegularError(str(path)) from None
+        raise
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise NotRegularError(str(path))
+    return fd, status.st_size
+
+
+def digest_file(path: str | Path) -> FileDigest:
+    """Digest a regular file.
+
+    Raises:
+        NotRegularError: It is none.
+        OSError: It cannot be read.
+    """
+    fd, n_bytes = open_regular(path)
+    try:
+        # `file_digest` sets up a large buffer for every file, and most files here are small.
+        if n_bytes <= _SMALL_BYTES:
+            return digest_bytes(os.read(fd, _SMALL_BYTES + 1))
+        with open(fd, "rb", buffering=0, closefd=False) as file:
+            return FileDigest(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+    finally:
+        os.close(fd)
+
+
+def digest_bytes(data: bytes) -> FileDigest:
+    """Digest a file's content that is in memory."""
+    return FileDigest(hashlib.sha256(data).hexdigest(), len(data))
+
+
+def render_digest(digest: FileDigest) -> dict[str, object]:
+    """Write a digest as it stands in outcomes and the seal."""
+    return {"sha256": digest.sha256, "bytes": digest.n_bytes}
+
+
+def read_digests(document: Mapping[str, object]) -> dict[str, FileDigest]:
+    """Read the `artifacts` of an outcome or a seal: relative path to digest.
+
+    Raises:
+        MalformedJsonError: There are none, or a path leads elsewhere.
+    """
+    artifacts = cast("JsonObject", take(document, "artifacts", dict))
+    digests: dict[str, FileDigest] = {}
+    for relative in artifacts:
+        record = cast("JsonObject", take(artifacts, relative, dict))
+        digests[relative] = FileDigest(take(record, "sha256", str), take(record, "bytes", int))
+        if not _NO_NAMES.isdisjoint(relative.split("/")):
+            message = f"artifact {relative!r} is no relative path"
+            raise MalformedJsonError(message)
+    return digests
+
+
+def walk(root: str | Path, prefix: str = "") -> Iterator[Entry]:
+    """List everything below a directory, in order of names, each directory before what it holds.
+
+    Args:
+        root: A directory that is no symbolic link.
+        prefix: Put before every relative path.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    with os.scandir(root) as listing:
+        entries = sorted(listing, key=_name)
+    for entry in entries:
+        relative = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield Entry(relative, EntryKind.DIRECTORY)
+            yield from walk(entry.path, relative + "/")
+        elif entry.is_file(follow_symlinks=False):
+            yield Entry(relative, EntryKind.FILE)
+        else:
+            yield Entry(relative, EntryKind.OTHER)
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name

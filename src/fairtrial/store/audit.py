@@ -1,0 +1,154 @@
+"""Is the evidence in a results directory what was written? Reads everything once, changes nothing, believes no link.
+
+Against someone who rewrites the whole chain, its outcomes and its seal, only the seal's digest kept elsewhere helps.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fairtrial.errors import HostError, IntegrityError
+from fairtrial.store.journal_audit import JournalAudit
+from fairtrial.store.layout import OUTCOME, Results
+from fairtrial.store.problems import Problem, ProblemKind, Problems
+from fairtrial.store.seal import Seal, read_seal, uncovered_names
+from fairtrial.store.sweep_file import read_sweep
+
+__all__ = ["AuditReport", "audit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """What an audit found.
+
+    Attributes:
+        sweep: Id of the sweep; None when `sweep.json` cannot be read, and then nothing else could be audited.
+        sealed: There is a readable seal.
+        seal_digest: SHA-256 of `seal.json` in hex, or None.
+        n_rows: Lines in the journal; None when it could not be read.
+        n_attempts: Attempts with all their rows; None likewise.
+        n_planned: Planned trials; None likewise.
+        n_with_rows: Planned trials with an attempt in the journal; None likewise.
+        n_counting: Planned trials with a counting attempt; None likewise.
+        missing: Keys of planned trials without rows, in the plan's order.
+        problems: What was found, at most a thousand.
+        counts: How many problems of each kind there are.
+    """
+
+    sweep: str | None
+    sealed: bool
+    seal_digest: str | None
+    n_rows: int | None
+    n_attempts: int | None
+    n_planned: int | None
+    n_with_rows: int | None
+    n_counting: int | None
+    missing: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    counts: Mapping[ProblemKind, int]
+
+    @property
+    def is_intact(self) -> bool:
+        """Nothing that was written is changed, dropped, added, copied or moved."""
+        return all(kind.is_unfinished for kind in self.counts)
+
+    @property
+    def is_complete(self) -> bool:
+        """Every planned trial has a counting attempt."""
+        return self.n_planned is not None and self.n_counting == self.n_planned
+
+
+def audit(
+    results: Results, *, is_void: Callable[[Mapping[str, object]], bool], expect: str | None = None
+) -> AuditReport:
+    """Audit a results directory.
+
+    Args:
+        results: The directory; nothing in it is changed.
+        is_void: Whether an attempt with this final row is void, so that it does not count.
+        expect: The digest of `seal.json` that was kept elsewhere, in hex.
+
+    Raises:
+        HostError: A file cannot be read.
+    """
+    try:
+        return _audit(results, is_void=is_void, expect=expect)
+    except OSError as error:
+        message = f"{error.filename or results.root}: cannot be read ({error.strerror}); check its permissions"
+        raise HostError(message) from error
+
+
+def _audit(results: Results, *, is_void: Callable[[Mapping[str, object]], bool], expect: str | None) -> AuditReport:
+    problems = Problems()
+    seal = _read_seal(results, problems, expect=expect)
+    try:
+        sweep = read_sweep(results)
+    except (FileNotFoundError, IntegrityError) as error:
+        problems.add(ProblemKind.SWEEP_UNREADABLE, results.sweep_json.name, str(error))
+        return AuditReport(
+            sweep=None,
+            sealed=seal is not None,
+            seal_digest=None if seal is None else seal.digest,
+            n_rows=None,
+            n_attempts=None,
+            n_planned=None,
+            n_with_rows=None,
+            n_counting=None,
+            missing=(),
+            problems=tuple(problems.kept),
+            counts=dict(problems.counts),
+        )
+    if seal is not None and seal.sweep != sweep.sweep:
+        problems.add(ProblemKind.SEAL_CHANGED, results.seal_json.name, f"seals sweep {seal.sweep!r}")
+    journal = JournalAudit(results, sweep, seal, is_void=is_void).run()
+    found = journal.problems
+    if seal is not None and seal.sweep_json != sweep.digest and ProblemKind.SWEEP_CHANGED not in found.counts:
+        # The first row is a second witness for the file: where it agrees, the seal is at fault.
+        if journal.n_rows:
+            found.add(ProblemKind.SEAL_CHANGED, results.seal_json.name, "its digest of sweep.json is not the chain's")
+        else:
+            found.add(ProblemKind.SWEEP_CHANGED, results.sweep_json.name, "not the file that was sealed")
+    _check_unrecorded(results, journal)
+    missing = tuple(key for key in sweep.plan_keys if key not in journal.rows.with_rows)
+    for key in missing:
+        found.add(ProblemKind.TRIAL_WITHOUT_ROWS, results.results_jsonl.name, f"{key!r} is planned and has no rows")
+    problems.extend(found)
+    return AuditReport(
+        sweep=sweep.sweep,
+        sealed=seal is not None,
+        seal_digest=None if seal is None else seal.digest,
+        n_rows=journal.n_rows,
+        n_attempts=journal.rows.n_attempts,
+        n_planned=len(sweep.plan_keys),
+        n_with_rows=len(journal.rows.with_rows),
+        n_counting=len(journal.rows.counting),
+        missing=missing,
+        problems=tuple(problems.kept),
+        counts=dict(problems.counts),
+    )
+
+
+def _read_seal(results: Results, problems: Problems, *, expect: str | None) -> Seal | None:
+    name = results.seal_json.name
+    try:
+        seal = read_seal(results)
+    except IntegrityError as error:
+        problems.add(ProblemKind.SEAL_UNREADABLE, name, str(error))
+        return None
+    if expect is not None and seal is None:
+        problems.add(ProblemKind.SEAL_MISSING, name, f"there is none, and {expect} is expected")
+    elif expect is not None and seal is not None and seal.digest != expect.lower():
+        problems.add(ProblemKind.SEAL_CHANGED, name, f"its digest is {seal.digest}, and {expect} is expected")
+    return seal
+
+
+def _check_unrecorded(results: Results, journal: JournalAudit) -> None:
+    """Check what no row leads to: attempts without rows, and everything outside `trials/`."""
+    inventory = journal.inventory
+    for directory in inventory.unvisited:
+        if (results.root / directory / OUTCOME).is_file():
+            journal.problems.add(ProblemKind.OUTCOME_WITHOUT_ROWS, directory, "the journal has no rows of it")
+        else:
+            journal.problems.add(ProblemKind.ATTEMPT_INTERRUPTED, directory, "no outcome, and no row in the journal")
+        inventory.check_attempt(directory, outcome=None, artifacts=None)
+    inventory.check_rest(uncovered=uncovered_names(results))
+    inventory.report_removed()

@@ -1,0 +1,224 @@
+"""Where everything of a sweep lies: paths as a type, and the results directory's making, opening and holding.
+
+What stands in the files is decided by the other modules of this package.
+"""
+
+import errno
+import hashlib
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+from fairtrial.errors import FairtrialError, HostError, UsageError
+from fairtrial.host.clock import stamp
+from fairtrial.host.files import fsync_directory
+from fairtrial.host.lock import LockHold, acquire_lock
+
+__all__ = [
+    "INTENT",
+    "OUTCOME",
+    "TRIALS",
+    "Results",
+    "create_results",
+    "explain_refusal",
+    "hold",
+    "open_results",
+    "trial_name",
+]
+
+INTENT = "intent.json"
+OUTCOME = "outcome.json"
+TRIALS = "trials"
+
+
+def trial_name(key: str) -> str:
+    """Name of a trial's directory: the first 16 hex digits of its key's SHA-256."""
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """The paths of one results directory.
+
+        <root>/                       results/loop-20261129T130100Z, held (flock) by the live sweep
+          sweep.json                  written first: inputs, digests, versions, machine, plan
+          results.jsonl               the journal: one row a line, chained
+          trials/
+            <sha256(key), 16 hex>/
+              <attempt>/
+                intent.json           before the trial may spend
+                outcome.json          ends the attempt
+                ...                   its artifacts: transcript, wire log, patch
+          set-aside/                  torn tails and broken outcomes, kept and named
+          report.md report.html report.json promotion.json
+          seal.json                   digests of everything above; its own is printed at the end
+          reserve                     4 MiB given up for the last rows on a full disk
+
+    Attributes:
+        root: The results directory.
+    """
+
+    root: Path
+
+    @property
+    def sweep_json(self) -> Path:
+        """Inputs and plan, written first."""
+        return self.root / "sweep.json"
+
+    @property
+    def results_jsonl(self) -> Path:
+        """The journal."""
+        return self.root / "results.jsonl"
+
+    @property
+    def trials(self) -> Path:
+        """Directories of the trials."""
+        return self.root / TRIALS
+
+    @property
+    def report_md(self) -> Path:
+        """The report for people."""
+        return self.root / "report.md"
+
+    @property
+    def report_html(self) -> Path:
+        """The report with figures."""
+        return self.root / "report.html"
+
+    @property
+    def report_json(self) -> Path:
+        """The report for programs."""
+        return self.root / "report.json"
+
+    @property
+    def promotion_json(self) -> Path:
+        """The decision to promote."""
+        return self.root / "promotion.json"
+
+    @property
+    def seal_json(self) -> Path:
+        """Digests of all evidence."""
+        return self.root / "seal.json"
+
+    @property
+    def set_aside(self) -> Path:
+        """What was damaged and is kept."""
+        return self.root / "set-aside"
+
+    @property
+    def reserve(self) -> Path:
+        """The space kept for the last rows."""
+        return self.root / "reserve"
+
+    def trial_dir(self, key: str) -> Path:
+        """Directory of all attempts at one trial."""
+        return self.trials / trial_name(key)
+
+    def attempt_dir(self, key: str, attempt: int) -> Path:
+        """Directory of one attempt."""
+        return self.trial_dir(key) / str(attempt)
+
+
+def create_results(out: Path | None, *, lane: str, now: datetime, base: Path) -> Results:
+    """Make a results directory that nobody else uses.
+
+    Args:
+        out: The directory itself, absent or empty; None for `<base>/<lane>-<stamp>`, with -2, -3, … in the same second.
+        lane: First part of the default name.
+        now: The moment in the default name.
+        base: Where default directories are made.
+
+    Raises:
+        UsageError: `out` is in use or may not be written.
+        HostError: The file system refuses.
+    """
+    root = base if out is None else out
+    try:
+        if out is None:
+            base.mkdir(parents=True, exist_ok=True)
+            root = _create_first_free(base, f"{lane}-{stamp(now)}")
+        else:
+            _claim(out)
+        results = Results(root=root)
+        results.trials.mkdir()
+        fsync_directory(results.root)
+        fsync_directory(results.root.parent)
+    except OSError as error:
+        raise explain_refusal(root, error) from error
+    return results
+
+
+def _create_first_free(base: Path, name: str) -> Path:
+    for number in count(1):
+        root = base / (name if number == 1 else f"{name}-{number}")
+        try:
+            root.mkdir()
+        except FileExistsError:
+            continue
+        return root
+    raise AssertionError("count() never ends")
+
+
+def _claim(out: Path) -> None:
+    try:
+        out.mkdir(parents=True)
+    except FileExistsError:
+        if not out.is_dir():
+            message = f"{out}: not a directory; name a new or empty directory with --out"
+            raise UsageError(message) from None
+    if any(out.iterdir()):
+        message = (
+            f"{out}: is not empty; name a new or empty directory, or finish the sweep in it with `fairtrial resume`"
+        )
+        raise UsageError(message)
+
+
+def explain_refusal(path: Path, error: OSError) -> FairtrialError:
+    """Say in one line why the results directory cannot be written, and the remedy."""
+    match error.errno:
+        case errno.EACCES | errno.EPERM | errno.EROFS | errno.EEXIST | errno.ENOTDIR | errno.ENAMETOOLONG:
+            return UsageError(
+                f"{path}: cannot be written ({error.strerror}); name another results directory with --out"
+            )
+        case errno.ENOSPC | errno.EDQUOT:
+            return HostError(
+                f"{path}: no space left ({error.strerror}); free some, or use another file system with --out"
+            )
+        case _:
+            return HostError(f"{path}: {error.strerror}; use another file system for the results with --out")
+
+
+def open_results(path: Path) -> Results:
+    """Open an existing results directory.
+
+    Raises:
+        UsageError: It is none.
+    """
+    results = Results(root=path)
+    if not path.is_dir():
+        message = (
+            f"{path}: not a results directory; name one that fairtrial made, such as results/loop-20261129T130100Z"
+        )
+        raise UsageError(message)
+    if not os.path.lexists(results.sweep_json):
+        message = f"{path}: not a results directory (it has no sweep.json); name one that fairtrial made"
+        raise UsageError(message)
+    return results
+
+
+def _never(holder: object) -> None:
+    """Hear that there would be a wait: with `wait_s=0` there is none."""
+
+
+def hold(results: Results) -> LockHold:
+    """Hold the directory for a live sweep, or find that another one does.
+
+    Raises:
+        UsageError: A live sweep holds it; the message names its process.
+    """
+    try:
+        return acquire_lock(results.root, wait_s=0.0, on_wait=_never)
+    except HostError as error:
+        raise UsageError(f"a live sweep writes there: {error}") from error
