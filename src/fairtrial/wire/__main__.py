@@ -11,10 +11,11 @@ import sys
 from collections import deque
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fairtrial.errors import FairtrialError, HostError, UsageError
 from fairtrial.wire.forward import Forwarder
+from fairtrial.wire.git_front import GitFront
 from fairtrial.wire.ledger import LEDGER_SCHEMA, ForwardLedger, RequestRecord, WireLedger, render_ledger
 from fairtrial.wire.peer import Address, parse_address
 from fairtrial.wire.pipes import read_pipe, write_pipe
@@ -28,9 +29,6 @@ from fairtrial.wire.settings import (
     parse_command,
     parse_settings,
 )
-
-if TYPE_CHECKING:
-    from fairtrial.wire.git_front import GitFront
 
 _STDIN, _STDOUT = 0, 1
 _MAX_LINE_BYTES: Final = 1024 * 1024
@@ -169,10 +167,7 @@ class _WireServer:
             await self._front.stop()
 
 
-async def _start_front(settings: FrontSettings) -> "GitFront":
-    # aiohttp takes half of the start-up time (it reads the system's CA certificates): only a front pays for it.
-    from fairtrial.wire.git_front import GitFront  # noqa: PLC0415
-
+async def _start_front(settings: FrontSettings) -> GitFront:
     root, git = Path(settings.root), Path(settings.git)
     if not root.is_dir():
         msg = f"front.root: {root} is not a directory"

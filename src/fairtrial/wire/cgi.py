@@ -34,13 +34,6 @@ class Tail:
         self._data += data
         del self._data[:-_TAIL_BYTES]
 
-    def write(self, text: str) -> None:
-        """Append text, as a log's stream."""
-        self.add(text.encode("utf-8", "replace"))
-
-    def flush(self) -> None:
-        """Do nothing: nothing is held back."""
-
     @property
     def text(self) -> str:
         """What is kept, as text."""

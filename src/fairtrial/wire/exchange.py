@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from http import HTTPStatus
 
 from fairtrial.wire.faults import FaultKind, PlannedFault
 from fairtrial.wire.gate import NOTHING, AtCut, Gate, ReadAhead
@@ -24,12 +23,13 @@ from fairtrial.wire.http1 import (
     parse_reply_head,
     read_body,
     read_head,
+    render_answer,
     with_connection_close,
 )
 from fairtrial.wire.ledger import ConnectionReuse, Delivery, RequestRecord
 from fairtrial.wire.peer import Pace, Peer
 
-__all__ = ["After", "Exchange", "Observed", "render_answer"]
+__all__ = ["After", "Exchange", "Observed"]
 
 
 class After(Enum):
@@ -91,17 +91,6 @@ class Observed:
             fault_fired=self.fault_fired,
             error=self.error,
         )
-
-
-def render_answer(status: int, *, retry_after_s: int | None = None, connection_close: bool) -> bytes:
-    """Return a whole reply of our own, without a body."""
-    phrases = {code.value: code.phrase for code in HTTPStatus}
-    lines = [f"HTTP/1.1 {status} {phrases.get(status, '')}", "Content-Length: 0"]
-    if retry_after_s is not None:
-        lines.append(f"Retry-After: {retry_after_s}")
-    if connection_close:
-        lines.append("Connection: close")
-    return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
 class Exchange:
@@ -338,6 +327,6 @@ class Exchange:
 
 
 async def _end_task(task: asyncio.Task[None]) -> None:
-    """Cancel a task that may be done already and wait until it is; its exception was taken where it mattered."""
-    task.cancel()
-    await asyncio.wait([task])
+    """Cancel a task unless it is done, and wait until it is."""
+    if task.cancel():
+        await asyncio.wait([task])

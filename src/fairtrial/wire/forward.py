@@ -7,9 +7,9 @@ what a client does to its connection (reuse it, drop it, open a second) happens 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from fairtrial.wire.exchange import After, Exchange, Observed, render_answer
+from fairtrial.wire.exchange import After, Exchange, Observed
 from fairtrial.wire.faults import Fault, FaultReport, plan_faults, take_due
-from fairtrial.wire.http1 import BadMessageError, EndedEarlyError, parse_request_head, read_head
+from fairtrial.wire.http1 import BadMessageError, EndedEarlyError, parse_request_head, read_head, render_answer
 from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, RequestRecord
 from fairtrial.wire.peer import Address, ByteCount, Peer, connect_peer, listen_for_peers
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
+from http import HTTPStatus
 from typing import Protocol
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "parse_request_head",
     "read_body",
     "read_head",
+    "render_answer",
+    "render_status_line",
     "with_connection_close",
 ]
 
@@ -44,6 +47,8 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-
 _FIELD = re.compile(rb"(%b):[ \t]*([\t\x20-\x7e\x80-\xff]*)\Z" % _TOKEN)
 _LENGTH = re.compile(r"[0-9]{1,18}\Z")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n\Z")
+
+_PHRASES = {code.value: code.phrase for code in HTTPStatus}
 
 Fields = tuple[tuple[str, str], ...]
 
@@ -100,6 +105,7 @@ class RequestHead:
     Attributes:
         method: The method, as sent.
         target: The request target, as sent (undecoded).
+        minor_version: 1 for HTTP/1.1, 0 for HTTP/1.0, whose clients know no chunks.
         fields: Header fields in order, names in lower case.
         framing: The extent of the body.
         keep_alive: The client wants the connection to outlive this exchange.
@@ -108,6 +114,7 @@ class RequestHead:
 
     method: str
     target: str
+    minor_version: int
     fields: Fields
     framing: Framing
     keep_alive: bool
@@ -149,6 +156,11 @@ class Piece:
     wire: bytes
     n_prefix_bytes: int
     n_payload_bytes: int
+
+    @property
+    def payload(self) -> bytes:
+        """The payload alone."""
+        return self.wire[self.n_prefix_bytes :][: self.n_payload_bytes]
 
     def cut(self, n_payload_bytes: int) -> bytes:
         """Return the wire bytes up to and with the first so many payload bytes."""
@@ -238,6 +250,7 @@ def parse_request_head(raw: bytes) -> RequestHead:
     return RequestHead(
         method=method.decode("ascii"),
         target=target.decode("ascii"),
+        minor_version=int(minor),
         fields=fields,
         framing=_declared_framing(fields, minor) or _NO_BODY,
         keep_alive=_decide_keep_alive(fields, minor),
@@ -281,6 +294,21 @@ def parse_chunk_size(line: bytes) -> int:
         msg = f"malformed chunk size line {line[:80]!r}"
         raise BadMessageError(msg)
     return int(match.group(1), 16)
+
+
+def render_status_line(status: int) -> str:
+    """Return a status line without its line end."""
+    return f"HTTP/1.1 {status} {_PHRASES.get(status, '')}"
+
+
+def render_answer(status: int, *, retry_after_s: int | None = None, connection_close: bool) -> bytes:
+    """Return a whole reply of our own, without a body."""
+    lines = [render_status_line(status), "Content-Length: 0"]
+    if retry_after_s is not None:
+        lines.append(f"Retry-After: {retry_after_s}")
+    if connection_close:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
 def with_connection_close(raw: bytes) -> bytes:

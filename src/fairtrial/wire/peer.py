@@ -42,7 +42,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Parse `host:port` or `unix:/path`.
+    """Parse `host:port`, `[v6address]:port` or `unix:/path`.
 
     Raises:
         UsageError: It is neither.
@@ -53,34 +53,47 @@ def parse_address(text: str) -> Address:
     if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
         msg = f"upstream {text!r} is neither host:port nor unix:/path"
         raise UsageError(msg)
-    return Address(host=host, port=int(port))
+    return Address(host=host.removeprefix("[").removesuffix("]"), port=int(port))
 
 
 class CountedReader:
-    """A stream reader that counts what is taken out of it."""
+    """A stream reader that counts what is taken out of it, and can wait for input without taking it."""
 
     def __init__(self, reader: asyncio.StreamReader, count: ByteCount) -> None:
         self._reader = reader
         self._count = count
+        self._ahead = b""
+
+    async def wait_input(self) -> bool:
+        """Wait until there is something to read; False when the end has come instead."""
+        if not self._ahead:
+            self._ahead = await self._reader.read(1)
+        return bool(self._ahead)
 
     async def read(self, n: int) -> bytes:
         """Read at least one byte and at most `n`; b"" at the end."""
-        data = await self._reader.read(n)
+        if self._ahead:
+            data, self._ahead = self._ahead, b""
+        else:
+            data = await self._reader.read(n)
         self._count.n_bytes += len(data)
         return data
 
     async def readuntil(self, separator: bytes) -> bytes:
-        """Read up to and with the separator.
+        """Read up to and with the one-byte separator.
 
         Raises:
             asyncio.IncompleteReadError: The end came first.
             asyncio.LimitOverrunError: It is further away than the stream's limit.
         """
-        try:
-            data = await self._reader.readuntil(separator)
-        except asyncio.IncompleteReadError as error:
-            self._count.n_bytes += len(error.partial)
-            raise
+        data, self._ahead = self._ahead, b""
+        if data != separator:
+            try:
+                data += await self._reader.readuntil(separator)
+            except asyncio.IncompleteReadError as error:
+                data += error.partial
+                self._count.n_bytes += len(data)
+                raise asyncio.IncompleteReadError(data, None) from error
         self._count.n_bytes += len(data)
         return data
 

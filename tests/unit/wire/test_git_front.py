@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairtrial.wire.git_front import GitFront, Target, build_cgi_environment, parse_target
+from fairtrial.wire.http1 import BadMessageError, parse_request_head
 
 Act = Callable[[GitFront, int], Awaitable[None]]
 
@@ -29,27 +30,31 @@ def test_a_target_is_decoded_once(raw: str, target: Target) -> None:
 @settings(deadline=None)
 @given(st.text(alphabet="/.%2eE5cfab?\0\\", max_size=20))
 def test_no_target_leaves_the_root(raw: str) -> None:
-    target = parse_target(raw)
-    if target is not None:
-        assert target.path.startswith("/")
-        assert not {"", ".", ".."} & set(target.path.split("/")[1:])
-        assert "\0" not in target.path
+    try:
+        target = parse_target(raw)
+    except BadMessageError:
+        return
+    assert target.path.startswith("/")
+    assert not {"", ".", ".."} & set(target.path.split("/")[1:])
+    assert "\0" not in target.path
 
 
-def test_the_content_length_is_passed_only_when_it_is_known() -> None:
-    def build(headers: dict[str, str]) -> dict[str, str]:
-        return build_cgi_environment(
-            root=Path("/srv"), git=Path("/opt/git/bin/git"), method="POST", target=Target(path="/r", query=""),
-            headers=headers,
-        )  # fmt: skip
-
-    assert build({"Content-Length": "5", "Git-Protocol": "version=2"}).items() >= {
-        ("CONTENT_LENGTH", "5"),
+def test_the_environment_holds_what_git_needs_and_never_a_length() -> None:
+    request = parse_request_head(
+        b"POST /r HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Type: a/b\r\n"
+        b"Git-Protocol: version=2\r\nX-Other: 1\r\n\r\n"
+    )
+    environment = build_cgi_environment(
+        root=Path("/srv"), git=Path("/opt/git/bin/git"), request=request, target=Target(path="/r", query="")
+    )
+    assert environment.items() >= {
+        ("GIT_PROJECT_ROOT", "/srv"),
+        ("CONTENT_TYPE", "a/b"),
         ("HTTP_GIT_PROTOCOL", "version=2"),
         ("REMOTE_USER", "fairtrial"),
         ("PATH", "/opt/git/bin:/usr/bin:/bin"),
     }
-    assert {"CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_CONTENT_ENCODING"}.isdisjoint(build({"X-Other": "1"}))
+    assert {"CONTENT_LENGTH", "HTTP_CONTENT_ENCODING", "HTTP_X_OTHER", "HOME"}.isdisjoint(environment)
 
 
 def _serve(tmp_path: Path, script: str, act: Act) -> None:
@@ -111,13 +116,92 @@ def test_a_chunked_upload_is_decoded_for_the_child(tmp_path: Path) -> None:
     _serve(tmp_path, r"""body=$(cat); printf 'A: b\r\n\r\n%s %s' "$body" "${CONTENT_LENGTH-none}" """, act)
 
 
+def test_broken_chunks_end_the_childs_input(tmp_path: Path) -> None:
+    async def act(front: GitFront, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /r HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        while front.ledger.running == 0:
+            await asyncio.sleep(0)
+        writer.write(b"zz\r\n")
+        await reader.read()
+        writer.close()
+        assert await front.drain(10)
+        assert (tmp_path / "ended").read_text() == "abc"
+        assert "POST /r: bad request: malformed chunk size" in front.ledger.stderr_tail
+
+    _serve(tmp_path, f"cat > {tmp_path}/ended; printf 'A: b\\n\\n'", act)
+
+
 def test_a_request_that_is_no_http_is_refused_and_kept_for_diagnosis(tmp_path: Path) -> None:
     async def act(front: GitFront, port: int) -> None:
         assert b" 400 " in (await _talk(port, b"POST /r HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n"))[:20]
-        assert "Content-Length" in front.ledger.stderr_tail
+        assert "a request: bad request: Content-Length" in front.ledger.stderr_tail
         assert front.ledger.requests == 0
 
     _serve(tmp_path, "exit 1", act)
+
+
+def test_a_client_that_leaves_takes_its_child_along(tmp_path: Path) -> None:
+    async def act(front: GitFront, port: int) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /r HTTP/1.1\r\nHost: x\r\n\r\n")
+        while front.ledger.running == 0:
+            await asyncio.sleep(0)
+        writer.close()
+        assert await front.drain(10)
+
+    _serve(tmp_path, "exec sleep 600", act)
+
+
+@pytest.mark.parametrize(
+    ("request_head", "printed", "reply"),
+    [
+        (b"GET /r HTTP/1.0\r\n\r\n", r"A: b\n\nabc", b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nabc"),
+        (
+            b"HEAD /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            r"Content-Length: 3\n\nabc",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\n",
+        ),
+        (
+            b"GET /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            r"Content-Length: 2\n\nabc",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab",
+        ),
+        (
+            b"GET /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            r"Content-Length: many\n\nabc",
+            b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        ),
+    ],
+)
+def test_the_reply_is_framed_for_its_client(tmp_path: Path, request_head: bytes, printed: str, reply: bytes) -> None:
+    async def act(_front: GitFront, port: int) -> None:
+        assert await _talk(port, request_head) == reply
+
+    _serve(tmp_path, f"printf '{printed}'", act)
+
+
+def test_an_upload_that_the_child_does_not_want_is_answered_and_not_waited_for(tmp_path: Path) -> None:
+    async def act(_front: GitFront, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /r HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc")
+        assert (await reader.read()).startswith(b"HTTP/1.1 403 Forbidden\r\n")
+        writer.close()
+
+    _serve(tmp_path, r"printf 'Status: 403 Forbidden\r\n\r\n'", act)
+
+
+def test_a_reply_that_comes_before_the_last_chunk_leaves_the_connection_in_step(tmp_path: Path) -> None:
+    async def act(front: GitFront, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /r HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        assert (await reader.readuntil(b"0\r\n\r\n")).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+        writer.write(b"0\r\n\r\n" + GET)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
+        writer.close()
+        assert front.ledger.requests == 2
+
+    _serve(tmp_path, r"printf 'A: b\r\n\r\n'; head -c 3", act)
 
 
 def test_stopping_ends_a_child_that_is_at_work(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def test_wrong_commands_are_refused_by_name(text: str, said: str) -> None:
 
 def test_addresses_are_tcp_or_unix() -> None:
     assert parse_address("localhost:80") == Address(host="localhost", port=80)
+    assert parse_address("[::1]:80") == Address(host="::1", port=80)
     assert parse_address("unix:/run/s") == Address(host="/run/s", port=None)
 
 
