@@ -21,9 +21,10 @@ demo: ## set up, then measure git at an agent's task and show the result
 test: setup ## set up, then run every test (ARGS="-k name" or a path for some)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-# pyright would look for a newer release of itself, and keep a cache in the home directory.
+# pyright would look for a newer release of itself, and use the home directory and /tmp.
 lint: export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 lint: export XDG_CACHE_HOME := $(CURDIR)/.cache
+lint: export TMPDIR := $(CURDIR)/.cache/t
 lint: setup ## format, lint, types, imports, dependencies
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check

@@ -7,6 +7,8 @@ failure.
 
 import os
 import shutil
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,6 +37,11 @@ PARTS: Final = {
 
 TIERS: Final = ("core", "agents", "built")
 
+_LONGEST_ROOT_BYTES: Final = 40
+"""Of the place for temporary files: the path of a unix socket ends at 107 bytes, that of a scratch directory at 60."""
+
+_FAILED: Final = pytest.StashKey[bool]()
+
 _FOREIGN: Final = ("FAIRTRIAL_", "FOSSIL_", "GIT_", "HG", "XDG_")
 """Variables of the person who runs the tests that would change what is tested."""
 
@@ -45,12 +52,19 @@ settings.load_profile("fairtrial")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put home, temporary files and caches of this session inside the clone, and check `FAIRTRIAL_REQUIRE`."""
+    """Give this session a home and a place for temporary files, and check `FAIRTRIAL_REQUIRE`."""
+    if unknown := sorted(required_names() - set(PARTS) - set(TIERS)):
+        message = f"FAIRTRIAL_REQUIRE: unknown {', '.join(unknown)}; valid: {', '.join((*TIERS, *sorted(PARTS)))}"
+        raise pytest.UsageError(message)
+    if hasattr(config, "workerinput"):
+        return  # of xdist: the environment is that of the session that started it
     cache = config.rootpath / ".cache"
-    temporary = cache / "t"  # short: the path of a unix socket ends at 107 bytes
-    home = cache / "home"
+    temporary, home = cache / "t", cache / "home"
+    if len(os.fsencode(temporary)) > _LONGEST_ROOT_BYTES:
+        temporary = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
+        config.add_cleanup(lambda: shutil.rmtree(temporary))
     for directory in (temporary, home):
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name in [name for name in os.environ if name.startswith(_FOREIGN) and name != "FAIRTRIAL_REQUIRE"]:
         del os.environ[name]
     os.environ.update(
@@ -59,9 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
         PYTEST_DEBUG_TEMPROOT=str(temporary),
         HYPOTHESIS_STORAGE_DIRECTORY=str(cache / "hypothesis"),
     )
-    if unknown := sorted(required_names() - set(PARTS) - set(TIERS)):
-        message = f"FAIRTRIAL_REQUIRE: unknown {', '.join(unknown)}; valid: {', '.join((*TIERS, *sorted(PARTS)))}"
-        raise pytest.UsageError(message)
+    tempfile.tempdir = None  # pytest has used it already, and it is remembered
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -91,6 +103,26 @@ def needed_parts(item: pytest.Item) -> list[str]:
 def required_names() -> set[str]:
     """Tiers and parts that must not be missing."""
     return {name.strip() for name in os.environ.get("FAIRTRIAL_REQUIRE", "").split(",")} - {""}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember for `tmp_path` that the test failed."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """An empty directory with a short path, which pytest's own would not have; it stays when the test fails."""
+    directory = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
+    yield directory
+    if request.node.stash.get(_FAILED, False) and directory.is_relative_to(request.config.rootpath):
+        request.node.add_report_section("teardown", "tmp_path", f"kept: {directory}\n")
+    else:
+        shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="session")

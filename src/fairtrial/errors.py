@@ -1,7 +1,7 @@
 """Every error a user can meet, one class per thing they can do next.
 
-How a trial ended is data (`fairtrial.evidence.endings`), never an exception. Any exception that is not a `FairtrialError` is our
-own bug and ends the program with exit code 70.
+How a trial ended is data (`fairtrial.evidence.endings`), never an exception. Any exception that is not a
+`FairtrialError` is our own bug and ends the program with exit code 70.
 """
 
 from pathlib import Path

@@ -68,6 +68,7 @@ def in_a_fork(name: str) -> int:
         sys.stdout.write(f"{name}: {traceback.format_exc()}\n")
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(status)
 
 

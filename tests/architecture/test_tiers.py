@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,17 @@ def test_a_misspelt_need_fails_instead_of_skipping_for_ever(clone: Path, tmp_pat
     assert output.endswith("exit 1")
 
 
-def test_a_test_runs_in_a_home_and_with_temporary_files_of_its_own_inside_the_clone(
-    clone: Path, tmp_path: Path
-) -> None:
-    assert Path.home().is_relative_to(clone)
-    assert tmp_path.is_relative_to(clone)
-    assert Path(os.environ["TMPDIR"]).is_relative_to(clone)
+def test_a_test_has_a_home_and_temporary_files_of_its_own(clone: Path, tmp_path: Path) -> None:
+    assert Path.home() == clone / ".cache" / "home"
+    assert tmp_path.parent == Path(tempfile.gettempdir())
+    assert len(os.fsencode(tmp_path)) <= 50
     assert not [name for name in os.environ if name.startswith(("GIT_", "XDG_"))]
+
+
+def test_a_clone_with_a_long_path_gets_short_temporary_directories_and_leaves_none(clone: Path, tmp_path: Path) -> None:
+    suite = "def test_fails(tmp_path):\n    (tmp_path / 'file').touch()\n    assert False, f'at {tmp_path}.'\n"
+    clone_elsewhere = tmp_path / "a-directory-whose-path-is-too-long"
+    clone_elsewhere.mkdir()
+    output = run_suite(clone, clone_elsewhere, suite, programs=(), require=None)
+    used, *_ = re.findall(r"at (/var/tmp/ft-.*)\.$", output, re.MULTILINE)
+    assert not Path(used).parent.exists()

@@ -49,7 +49,8 @@ class ProcessResult:
         argv: What was started.
         state: How it ended.
         returncode: Exit status, or minus the signal number; None when it never started or was never reaped.
-        elapsed_ms: Monotonic wall time from just before spawn to just after reap, in milliseconds; None when never started.
+        elapsed_ms: Monotonic wall time from just before spawn to just after reap, in milliseconds; None when never
+            started.
         cpu_user_s: User CPU seconds of the process and the descendants it waited for; None when never reaped.
         cpu_system_s: System CPU seconds, likewise.
         peak_memory_bytes: Peak resident memory; None when the kernel's figure cannot be told from the harness's own.

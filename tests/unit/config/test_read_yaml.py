@@ -1,10 +1,9 @@
 import hashlib
-import re
 from pathlib import Path
 
 import pytest
 
-from fairtrial.config.document import MAX_DEPTH, Document, Position
+from fairtrial.config.document import Document, Position
 from fairtrial.config.read import MAX_FILE_BYTES, read_yaml
 from fairtrial.errors import ConfigError
 
@@ -138,26 +137,6 @@ def test_what_is_refused_is_refused_with_its_place(tmp_path: Path, source: str |
 
 def test_a_message_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in refusal(tmp_path, "a: [1\nb: 'x\n")
-
-
-def test_nesting_is_refused_long_before_the_interpreters_limit(tmp_path: Path) -> None:
-    assert read(tmp_path, "[" * MAX_DEPTH + "]" * MAX_DEPTH).value is not None
-    for source in ("[" * 100_000, "- " * 100_000, "{a: " * 50_000):
-        assert refusal(tmp_path, source).endswith(f"nested more than {MAX_DEPTH} levels deep; flatten it")
-
-
-def test_nesting_by_aliases_is_refused_too(tmp_path: Path) -> None:
-    chain = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 100))
-    assert "levels deep" in refusal(tmp_path, chain)
-
-
-def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
-    laughs = "a0: &a0 lol\n" + "".join(
-        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
-    )  # ten to the ninth values
-    assert re.match(
-        r"tasks.yaml:6:\d+: more than 50000 values, aliases expanded; split the file", refusal(tmp_path, laughs)
-    )
 
 
 def test_a_file_that_is_too_large_is_refused_and_a_device_does_not_fill_memory(tmp_path: Path) -> None:

@@ -1,0 +1,235 @@
+"""The tool lane's vocabulary: what a scenario asks, what a subject answers, what the stores were seen to hold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+__all__ = [
+    "JsonObject",
+    "Manner",
+    "Motion",
+    "Operation",
+    "Place",
+    "Probe",
+    "Reading",
+    "Scenario",
+    "Setup",
+    "Step",
+    "Transport",
+    "Truth",
+    "Variant",
+]
+
+JsonObject: TypeAlias = dict[str, object]
+
+
+class Transport(StrEnum):
+    """How a subject's client reaches its server."""
+
+    FILE = "file"
+    HTTP = "http"
+    NATIVE = "native"
+    SSH = "ssh"
+    HOSTED = "hosted"
+
+
+class Motion(StrEnum):
+    """What an operation means, whatever the tool calls it."""
+
+    ACQUIRE = "acquire"
+    INSPECT = "inspect"
+    EDIT = "edit"
+    SNAPSHOT = "snapshot"
+    PUBLISH = "publish"
+    DESCRIBE = "describe"
+    END = "end"
+
+
+class Manner(StrEnum):
+    """In which way a motion is meant where there is more than one.
+
+    `fresh` and `warm` tell how a workspace is acquired (from the server alone, or sharing an existing clone);
+    `review` asks `describe` for what a reviewer would read instead of attaching a description.
+    """
+
+    PLAIN = "plain"
+    FRESH = "fresh"
+    WARM = "warm"
+    REVIEW = "review"
+
+
+class Setup(StrEnum):
+    """Whether the harness's own preparation appears as rows."""
+
+    UNTIMED = "untimed"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One named step of a scenario.
+
+    Attributes:
+        name: The row's operation name, for example `task.acquire`; its first dotted part is the phase that the time
+            counts for.
+        phase: The phase whose workspace it works in.
+        motion: What it means; None for work that only the harness does.
+        manner: In which way.
+        hole: Why the step cannot be measured here; None when it can.
+    """
+
+    name: str
+    phase: str
+    motion: Motion | None
+    manner: Manner = Manner.PLAIN
+    hole: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A list of operations under an immutable name: a changed meaning is a new name.
+
+    Attributes:
+        name: The scenario's name.
+        stem: First part of its summary rows, `<stem>.total` and `<stem>.skipped`.
+        profile: The `profile` field of its rows.
+        phases: Phases in order; each has a workspace, a branch and a payload of its own.
+        shared_base: A clone made before the clock starts, that warm acquisitions share; without it they share the
+            first phase's.
+        setup: Whether preparing the server appears as rows.
+        operations: What is done, in order.
+        transports: The transports it is defined for; None for all.
+        subject_kinds: The kinds of subject it is defined for; None for all.
+        skip_text: What the skip row says to a subject kind that it is not defined for.
+    """
+
+    name: str
+    stem: str
+    profile: str
+    phases: tuple[str, ...]
+    shared_base: bool
+    setup: Setup
+    operations: tuple[Operation, ...]
+    transports: frozenset[Transport] | None = None
+    subject_kinds: frozenset[str] | None = None
+    skip_text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A subject as configured: the tool itself, or the tool tuned.
+
+    Attributes:
+        name: Unique name in rows and on the command line.
+        subject: Name of the subject plugin.
+        label: What reports call it.
+        binary: Absolute path of the program, or None to look the plugin's program up on PATH.
+        settings: The tool's own configuration keys and values.
+        acquire_options: Extra arguments of a fresh acquisition.
+    """
+
+    name: str
+    subject: str
+    label: str
+    binary: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    acquire_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What was found of a subject on this host.
+
+    Attributes:
+        binary: Absolute path of its program, or None when it cannot be used.
+        version: What it says of its version, or None.
+        details: Anything else worth a record (strings only).
+        missing: Why it cannot be used, with the install command; None when it can.
+    """
+
+    binary: str | None
+    version: str | None
+    details: Mapping[str, str]
+    missing: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one phase of one trial happens.
+
+    Attributes:
+        root: The trial's own directory.
+        store: The server's own store (meaningless on a hosted remote).
+        base: The clone whose objects a warm acquisition shares.
+        workspace: The phase's working tree.
+        remote: The address the client uses.
+        trunk: The branch that work starts from.
+        branch: The branch that the phase publishes.
+        message: The description of the work, one line.
+    """
+
+    root: Path
+    store: Path
+    base: Path
+    workspace: Path
+    remote: str
+    trunk: str
+    branch: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One command of the tool.
+
+    Attributes:
+        argv: The command; its first item is the subject's program.
+        cwd: Where it runs.
+        name: "" for the operation itself, ".add" for a part below it, "branch" for a part beside it in the same phase.
+        expected: Exit statuses that are no failure.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path
+    name: str = ""
+    expected: tuple[int, ...] = (0,)
+
+    def row_name(self, operation: str) -> str:
+        """The row's operation name when this step carries out the operation of that name."""
+        if self.name == "" or self.name.startswith("."):
+            return operation + self.name
+        return operation.rpartition(".")[0] + "." + self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one independent look at a published branch saw.
+
+    Attributes:
+        source: `store` (the server's own files) or `wire` (over the transport).
+        head: The branch's head there, or None when there is none.
+        content: The exact bytes of the payload file there, or None when it could not be read.
+        detail: What went wrong, else "".
+    """
+
+    source: str
+    head: str | None
+    content: bytes | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """Everything that was read back of one branch.
+
+    Attributes:
+        readings: One for each way of looking that the transport allows.
+        integrity: The store's own check passed; None when the store is out of reach.
+        integrity_detail: What the check said when it failed, else "".
+    """
+
+    readings: tuple[Reading, ...]
+    integrity: bool | None
+    integrity_detail: str = ""

@@ -1,0 +1,88 @@
+"""What a worker is told of one attempt, and what identifies a trial."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairtrial.model.loop import Transport, Variant
+
+__all__ = ["LoopTask", "TrialSpec", "trial_key"]
+
+
+def trial_key(*parts: object) -> str:
+    """The identity of a trial: lane, task or scenario, arm or subject, run; never ports, paths or clocks."""
+    return "/".join(str(part) for part in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopTask:
+    """One scenario by one subject over one transport once.
+
+    Attributes:
+        scenario: Scenario name.
+        variant: The subject as configured, its binary resolved.
+        subject_kind: The subject's kind.
+        transport: How the client reaches the server.
+        run: 0-based.
+        block: The block it belongs to.
+        position_in_block: 0-based place in the block's order.
+        block_order: Names of the block's subjects in the order they run.
+        null_control: It measures the same tool a second time under another name.
+        skip_reason: Why the cell cannot be measured; its only row says so. None when it can.
+        admitted_output_characters: Output characters that count towards a token estimate, per command.
+        n_seed_files: Files of the seeded tree besides README and notes.
+        hosted_remote: Address of the disposable hosted remote, or None.
+        credential_env: Names of the caller's variables that the client of a hosted remote may see.
+    """
+
+    scenario: str
+    variant: Variant
+    subject_kind: str
+    transport: Transport
+    run: int
+    block: str
+    position_in_block: int
+    block_order: tuple[str, ...]
+    null_control: bool
+    skip_reason: str | None
+    admitted_output_characters: int
+    n_seed_files: int
+    hosted_remote: str | None
+    credential_env: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSpec:
+    """One attempt at one trial, as sent to a worker: plain and serializable.
+
+    Attributes:
+        sweep: The sweep's id.
+        key: The trial's identity.
+        attempt: 1-based.
+        plan_index: Place in the sweep's plan.
+        sweep_pass: 0 for the first execution of the sweep, one more for each resumption.
+        results: The results directory, whose attempt directory takes intent, outcome and artifacts (absolute).
+        scratch: The sweep's scratch directory (absolute).
+        metadata: Fields that every row of the sweep carries.
+        loop: The tool lane's part.
+    """
+
+    sweep: str
+    key: str
+    attempt: int
+    plan_index: int
+    sweep_pass: int
+    results: str
+    scratch: str
+    metadata: Mapping[str, object]
+    loop: LoopTask
+
+    @property
+    def key_name(self) -> str:
+        """A short name of the trial itself, the same for every attempt."""
+        return hashlib.sha256(self.key.encode()).hexdigest()[:12]
+
+    @property
+    def short_name(self) -> str:
+        """A short directory name that tells neither subject nor scenario."""
+        return hashlib.sha256(f"{self.sweep}\0{self.key}\0{self.attempt}".encode()).hexdigest()[:12]

@@ -1,0 +1,121 @@
+"""Every extension point, in one file.
+
+A plugin is a class that fits one of these protocols and is named by an entry point; there is no base class to
+inherit. What a plugin raises that is no `FairtrialError` makes its trial void with kind `unknown` and ends the sweep
+with exit code 70.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from fairtrial.model.loop import Manner, Motion, Place, Probe, Step, Transport, Truth, Variant
+from fairtrial.model.process import ProcessResult
+from fairtrial.wire.settings import FrontSettings
+
+__all__ = ["Engine", "RunProbe", "Subject", "Worker"]
+
+
+class RunProbe(Protocol):
+    """Runs one command of the harness on the subject's behalf, in the subject's environment, bounded in time."""
+
+    def __call__(self, argv: Sequence[str], *, cwd: Path) -> ProcessResult:
+        """Run it; standard output is kept whole up to 4 MiB in `stdout.head`."""
+        ...
+
+
+class Subject(Protocol):
+    """A developer tool under test: entry-point group `fairtrial.subjects`, one file each.
+
+    All methods but `probe` and those that take `run` are pure: they say which commands carry out a motion, and the
+    lane runs, times and counts them.
+
+    Attributes:
+        kind: What scenarios are defined for, for example "git".
+        transports: The transports it can be driven over.
+        acquisition_models: What a fresh and a warm acquisition are called in records.
+    """
+
+    kind: ClassVar[str]
+    transports: ClassVar[frozenset[Transport]]
+    acquisition_models: ClassVar[Mapping[Manner, str]]
+
+    def __init__(self, variant: Variant) -> None:
+        """Take a variant; it must not touch the machine."""
+        ...
+
+    def probe(self) -> Probe:
+        """Find the program and its version on this host."""
+        ...
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """The whole environment of its commands, built from nothing."""
+        ...
+
+    def remote(self, transport: Transport, store: Path, port: int | None) -> str:
+        """The address a client uses for a store served over a transport."""
+        ...
+
+    def served_store(self, root: Path) -> Path:
+        """The path of the store below the directory that the server serves."""
+        ...
+
+    def server(self, transport: Transport, root: Path) -> FrontSettings | None:
+        """What `fairtrial.wire` must serve below `root`; None when the transport needs no server of ours."""
+        ...
+
+    def create_store(self, place: Place) -> tuple[Step, ...]:
+        """Commands that make an empty store."""
+        ...
+
+    def seed_store(self, place: Place, tree: Path) -> tuple[Step, ...]:
+        """Commands that put the files of `tree` into the store's trunk as one commit; they may write into `tree`."""
+        ...
+
+    def clone_base(self, place: Place) -> tuple[Step, ...]:
+        """Commands that make the clone which warm acquisitions share."""
+        ...
+
+    def steps(self, motion: Motion, manner: Manner, place: Place) -> tuple[Step, ...]:
+        """Zero or more commands that carry out a motion; none means that the tool has no such step."""
+        ...
+
+    def client_head(self, run: RunProbe, place: Place) -> str | None:
+        """The workspace's head as the client knows it, or None when it has none."""
+        ...
+
+    def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
+        """Read a published branch back: head and the exact bytes of `path`, from the store and over the transport."""
+        ...
+
+    def withdraw(self, run: RunProbe, place: Place, branches: Sequence[str]) -> str:
+        """Delete published branches from a hosted remote; "" when all are gone, else what remained and why."""
+        ...
+
+
+class Worker(Protocol):
+    """One worker process as the sweep sees it: JSON lines in, JSON lines out, end of input ends it."""
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when a line or the end of its output can be read."""
+        ...
+
+    def send(self, line: bytes) -> bool:
+        """Give it one line; False when it is gone."""
+        ...
+
+    def receive(self) -> tuple[bytes, ...] | None:
+        """The complete lines that can be read now without waiting; None at the end of its output."""
+        ...
+
+    def end(self, grace_s: float) -> int:
+        """Close its input, wait, kill what is left; its exit status."""
+        ...
+
+
+class Engine(Protocol):
+    """A way to start workers: entry-point group `fairtrial.engines`."""
+
+    def start(self, argv: Sequence[str], n: int, env: Mapping[str, str]) -> tuple[Worker, ...]:
+        """Start `n` workers; `HostError` when the host refuses."""
+        ...
