@@ -157,7 +157,7 @@ class Spawn:
         argv: The arguments, program name first.
     """
 
-    __slots__ = ("_actions", "_argv", "_env", "_pid", "_program", "argv")
+    __slots__ = ("_actions", "_arguments", "_pid", "argv")
 
     def __init__(
         self,
@@ -174,12 +174,17 @@ class Spawn:
             ValueError: An argument, variable or path holds a NUL, or a variable's name is empty or holds "=".
         """
         self.argv = tuple(argv)
-        self._program = _c_string(program)
-        self._argv = _c_strings([_c_string(word) for word in argv])
-        self._env = _c_strings([_c_variable(name, value) for name, value in env.items()])
         self._pid = ctypes.c_int(0)
-        directory = None if cwd is None else _c_string(os.fspath(cwd))
         self._actions = ctypes.create_string_buffer(_OPAQUE_BYTES)
+        directory = None if cwd is None else _c_string(os.fspath(cwd))
+        self._arguments = (
+            ctypes.byref(self._pid),
+            _c_string(program),
+            self._actions,
+            _ATTRIBUTES,
+            _c_strings([_c_string(word) for word in argv]),
+            _c_strings([_c_variable(name, value) for name, value in env.items()]),
+        )
         _check(_actions_init(self._actions))
         try:
             if directory is not None:
@@ -200,9 +205,7 @@ class Spawn:
 
     def launch(self) -> int:
         """Start the child; return 0, or the errno of what failed in us or in the child before its program ran."""
-        error: int = _posix_spawn(
-            ctypes.byref(self._pid), self._program, self._actions, _ATTRIBUTES, self._argv, self._env
-        )
+        error: int = _posix_spawn(*self._arguments)
         return error
 
     def __enter__(self) -> Self:

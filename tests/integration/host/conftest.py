@@ -2,9 +2,10 @@
 
 import os
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,14 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C"}
 
 
+@pytest.fixture
+def shared_directory() -> Iterator[Path]:
+    """A directory that every user can reach and write; pytest's own ones are closed to others."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        yield Path(directory)
+
+
 @dataclass(frozen=True)
 class User:
     """Who runs the processes of a test.
@@ -56,15 +65,12 @@ class User:
 
 
 @pytest.fixture(params=["as we are", "as nobody"])
-def user(request: pytest.FixtureRequest, tmp_path: Path) -> User:
+def user(request: pytest.FixtureRequest) -> User:
     """Run what matters to users both as the caller and, when the caller is root, as an unprivileged user."""
     if request.param == "as we are":
         return User(prefix=(), python=sys.executable)
     if os.getuid() != 0:
         pytest.skip("already an unprivileged user")
-    tmp_path.chmod(0o777)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
     prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     for python in (sys.executable, "/usr/bin/python3"):
         # Twice, since setpriv itself can still reach what the user cannot.

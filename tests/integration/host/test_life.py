@@ -51,7 +51,9 @@ def run_worker(script: str, env: Env, isolation: Isolation, user: User) -> str:
 
 
 @BOTH
-def test_strays_are_counted_and_gone_and_the_worker_goes_on(marked: Env, isolation: Isolation, user: User) -> None:
+def test_strays_are_counted_and_gone_and_the_worker_goes_on(
+    marked: Env, isolation: Isolation, user: User, shared_directory: Path
+) -> None:
     script = """
 hide = "setsid sh -c ': >%s; exec sleep 300' & while ! test -e %s; do :; done"
 for trial in range(3):
@@ -60,7 +62,7 @@ for trial in range(3):
     assert result.ok, result
     print(kill_strays(), kill_strays())
 """
-    assert run_worker(script, marked, isolation, user) == "2 0\n" * 3
+    assert run_worker(script, {**marked, "HOME": str(shared_directory)}, isolation, user) == "2 0\n" * 3
     assert find_strays(marked[SWEEP_VARIABLE]) == ()
 
 

@@ -1,0 +1,81 @@
+"""Scenarios as data. A name is immutable: a changed meaning is a new name."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Final, cast
+
+from fairtrial.model.loop import Manner, Motion, Operation, Scenario, Setup, Transport
+
+__all__ = ["SCENARIOS", "scenario_digest"]
+
+NO_CI: Final = "a local remote has no continuous integration to observe"
+
+
+def _task(phase: str, *, describe: bool) -> tuple[Operation, ...]:
+    described = (Operation(name=f"{phase}.describe", phase=phase, motion=Motion.DESCRIBE),) if describe else ()
+    return (
+        Operation(name=f"{phase}.acquire", phase=phase, motion=Motion.ACQUIRE, manner=Manner.WARM),
+        Operation(name=f"{phase}.edit", phase=phase, motion=Motion.EDIT),
+        Operation(name=f"{phase}.snapshot", phase=phase, motion=Motion.SNAPSHOT),
+        Operation(name=f"{phase}.publish", phase=phase, motion=Motion.PUBLISH),
+        *described,
+        Operation(name=f"{phase}.end", phase=phase, motion=Motion.END),
+    )
+
+
+def _agent_task(phase: str, manner: Manner) -> tuple[Operation, ...]:
+    return (
+        Operation(name=f"{phase}.acquire", phase=phase, motion=Motion.ACQUIRE, manner=manner),
+        Operation(name=f"{phase}.inspect", phase=phase, motion=Motion.INSPECT),
+        Operation(name=f"{phase}.edit", phase=phase, motion=Motion.EDIT),
+        Operation(name=f"{phase}.checkpoint", phase=phase, motion=Motion.SNAPSHOT),
+        Operation(name=f"{phase}.publish", phase=phase, motion=Motion.PUBLISH),
+        Operation(name=f"{phase}.ci.observe", phase=phase, motion=None, hole=NO_CI),
+        Operation(name=f"{phase}.review_handoff", phase=phase, motion=Motion.DESCRIBE, manner=Manner.REVIEW),
+    )
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            name="task_loop",
+            stem="task_loop",
+            profile="task-loop",
+            phases=("task", "followup"),
+            shared_base=True,
+            setup=Setup.UNTIMED,
+            operations=(*_task("task", describe=True), *_task("followup", describe=False)),
+        ),
+        Scenario(
+            name="agent_task_baseline_v1",
+            stem="agent_task",
+            profile="task-loop",
+            phases=("cold", "warm"),
+            shared_base=False,
+            setup=Setup.ROWS,
+            operations=(
+                *_agent_task("cold", Manner.FRESH),
+                *_agent_task("warm", Manner.WARM),
+                Operation(name="cleanup.warm", phase="warm", motion=Motion.END),
+                Operation(name="cleanup.cold", phase="cold", motion=None),
+            ),
+            transports=frozenset({Transport.FILE}),
+            subject_kinds=frozenset({"git"}),
+            skip_text="publication needs an explicit disposable staging lane",
+        ),
+    )
+}
+
+
+def scenario_digest(scenario: Scenario) -> str:
+    """sha256 over everything that the scenario means; it pins the scenario in `sweep.json`."""
+    return hashlib.sha256(json.dumps(asdict(scenario), sort_keys=True, default=_sorted).encode()).hexdigest()
+
+
+def _sorted(value: object) -> list[str]:
+    if isinstance(value, frozenset):
+        return sorted(str(each) for each in cast("frozenset[object]", value))
+    message = f"{value!r} has no place in a scenario"
+    raise TypeError(message)

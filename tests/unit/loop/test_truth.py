@@ -1,0 +1,51 @@
+"""The truth check as a pure function."""
+
+import pytest
+
+from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.model.loop import Reading, Truth
+
+HEAD, OTHER = "a" * 40, "b" * 40
+EXPECTED = Expectation(branch="work/task-0", head=HEAD, content=b"exact\n")
+STORE = Reading(source="store", head=HEAD, content=b"exact\n")
+WIRE = Reading(source="wire", head=HEAD, content=b"exact\n")
+
+
+def test_exact_head_and_bytes_by_both_ways_in_a_sound_store_hold() -> None:
+    check = judge_truth(EXPECTED, Truth(readings=(STORE, WIRE), integrity=True))
+    assert check.holds is True
+    assert check.failures == ()
+
+
+@pytest.mark.parametrize(
+    ("truth", "sentence"),
+    [
+        (Truth(readings=(Reading(source="store", head=None, content=None), WIRE), integrity=True), "store: no branch"),
+        (
+            Truth(readings=(STORE, Reading(source="wire", head=OTHER, content=b"exact\n")), integrity=True),
+            "wire: work/task-0 is at",
+        ),
+        (
+            Truth(readings=(STORE, Reading(source="wire", head=HEAD, content=b"exact\nmore\n")), integrity=True),
+            "wire: the notes differ",
+        ),
+        (
+            Truth(readings=(STORE, Reading(source="wire", head=HEAD, content=None, detail="bad zlib")), integrity=True),
+            "bad zlib",
+        ),
+        (
+            Truth(readings=(STORE, WIRE), integrity=False, integrity_detail="broken link"),
+            "integrity check: broken link",
+        ),
+        (Truth(readings=(), integrity=True), "nothing was read back"),
+    ],
+)
+def test_anything_else_does_not_hold_and_says_why(truth: Truth, sentence: str) -> None:
+    check = judge_truth(EXPECTED, truth)
+    assert check.holds is False
+    assert any(sentence in failure for failure in check.failures)
+
+
+def test_without_a_head_recorded_before_publication_nothing_is_proven() -> None:
+    unknown = Expectation(branch="work/task-0", head=None, content=b"exact\n")
+    assert judge_truth(unknown, Truth(readings=(STORE, WIRE), integrity=True)).holds is None
