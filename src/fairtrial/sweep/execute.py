@@ -1,0 +1,293 @@
+"""A sweep from first intent to last row: who runs what, what is written when, what a death in between means."""
+
+import logging
+import os
+import selectors
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fairtrial.errors import FairtrialError, HostError
+from fairtrial.evidence.endings import is_void
+from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.host.janitor import SWEEP_VARIABLE, kill_strays_of
+from fairtrial.host.signals import StopRequest
+from fairtrial.loop.rows import RowBuilder
+from fairtrial.loop.scenarios import SCENARIOS
+from fairtrial.model.trial import TrialSpec
+from fairtrial.protocols import Engine, Worker
+from fairtrial.store.attempts import (
+    INTENT_SCHEMA,
+    OUTCOME_SCHEMA,
+    Outcome,
+    describe_artifacts,
+    read_outcome,
+    write_intent,
+    write_outcome,
+)
+from fairtrial.store.journal import Journal
+from fairtrial.store.layout import Results
+from fairtrial.store.reserve import is_low
+from fairtrial.sweep.plan import PlannedTrial
+from fairtrial.sweep.worker import SPEC
+
+__all__ = ["Due", "Event", "Pass", "drive", "due_attempts"]
+
+LOG: Final = logging.getLogger(__name__)
+TRIAL_LIMIT_S: Final = 3600.0
+WORKER_GRACE_S: Final = 10.0
+DEATHS_IN_A_ROW: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """One attempt that this pass must make."""
+
+    trial: PlannedTrial
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Progress, for whoever watches.
+
+    Attributes:
+        n_done: Attempts of this pass that have ended.
+        n_due: Attempts of this pass.
+        total: The total row of the attempt that just ended.
+    """
+
+    n_done: int
+    n_due: int
+    total: Mapping[str, object]
+
+
+@dataclass(slots=True, kw_only=True)
+class Pass:
+    """One execution of a sweep: the first, or a resumption.
+
+    Attributes:
+        results: The results directory.
+        journal: Its journal, open.
+        sweep: The sweep's id.
+        number: 0 for the first pass.
+        scratch: The sweep's scratch directory.
+        metadata: Fields that every row carries.
+        engine: What starts workers.
+        n_workers: How many.
+        watch: Called after every attempt.
+        stop: The user's request to stop.
+    """
+
+    results: Results
+    journal: Journal
+    sweep: str
+    number: int
+    scratch: Path
+    metadata: Mapping[str, object]
+    engine: Engine
+    n_workers: int
+    watch: Callable[[Event], None]
+    stop: StopRequest
+    n_done: int = 0
+    n_due: int = 0
+    deaths: int = 0
+
+    def spec(self, due: Due) -> TrialSpec:
+        """What a worker is told of an attempt."""
+        return TrialSpec(
+            sweep=self.sweep,
+            key=due.trial.key,
+            attempt=due.attempt,
+            plan_index=due.trial.plan_index,
+            sweep_pass=self.number,
+            results=str(self.results.root),
+            scratch=str(self.scratch),
+            metadata=self.metadata,
+            loop=due.trial.loop,
+        )
+
+    def adopt(self, due: Due, outcome: Outcome) -> None:
+        """Append the rows of an outcome that is on disk."""
+        self.journal.append(outcome.rows, key=due.trial.key, attempt=due.attempt, plan_index=due.trial.plan_index)
+        self.n_done += 1
+        self.watch(Event(n_done=self.n_done, n_due=self.n_due, total=outcome.rows[-1]))
+
+    def close_attempt(self, due: Due, kind: str, detail: str) -> None:
+        """End an attempt that its worker did not end: adopt the outcome if there is one, else write a void one."""
+        outcome = read_outcome(self.results, due.trial.key, due.attempt)
+        if outcome is None:
+            spec = self.spec(due)
+            scenario = SCENARIOS[spec.loop.scenario]
+            row = RowBuilder.of(spec, scenario.profile).void(scenario.stem, kind, detail)
+            identity = {"sweep": self.sweep, "key": due.trial.key, "attempt": due.attempt}
+            directory = self.results.attempt_dir(due.trial.key, due.attempt)
+            now = rfc3339(utc_now())
+            if not directory.is_dir():  # its worker died before it could begin
+                numbers = {"plan_index": due.trial.plan_index, "sweep_pass": self.number}
+                write_intent(self.results, {"schema": INTENT_SCHEMA, **identity, **numbers, "begun_utc": now})
+            ending = {"artifacts": describe_artifacts(directory), "rows": [row], "ended_utc": now}
+            write_outcome(self.results, {"schema": OUTCOME_SCHEMA, **identity, **ending})
+            outcome = read_outcome(self.results, due.trial.key, due.attempt)
+        if outcome is None:
+            raise HostError(
+                f"{self.results.root}: the outcome that was just written cannot be read back; check the disk"
+            )
+        self.adopt(due, outcome)
+
+
+def due_attempts(plan: Sequence[PlannedTrial], finals: Sequence[Mapping[str, object]]) -> tuple[Due, ...]:
+    """What is still to be done: one attempt for every key without a counting one; pure.
+
+    Args:
+        plan: The sweep's trials.
+        finals: The final row of every recorded attempt.
+    """
+    counted = {row["key"] for row in finals if not is_void(row)}
+    last: dict[object, int] = {}
+    for row in finals:
+        number = row["attempt"]
+        if isinstance(number, int):
+            last[row["key"]] = max(number, last.get(row["key"], 0))
+    return tuple(Due(trial=trial, attempt=last.get(trial.key, 0) + 1) for trial in plan if trial.key not in counted)
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One worker and what it has been given."""
+
+    worker: Worker
+    block: deque[Due] = field(default_factory=deque[Due])
+    running: Due | None = None
+    since_s: float = 0.0
+
+
+def drive(sweep: Pass, due: Sequence[Due]) -> None:
+    """Run every due attempt; a worker runs one block from end to end.
+
+    Raises:
+        HostError: Workers keep dying, or the disk is full; everything finished until then is recorded.
+    """
+    sweep.n_due = len(due)
+    blocks = _blocks(due)
+    if not blocks:
+        return
+    argv = (sys.executable, "-m", "fairtrial", "worker")
+    n_workers = min(sweep.n_workers, len(blocks))
+    seats = [_Seat(worker) for worker in sweep.engine.start(argv, n_workers, worker_environment(sweep.sweep))]
+    try:
+        while _feed(sweep, seats, blocks):
+            _wait(sweep, seats)
+            for seat in seats:
+                _collect(sweep, seat, argv)
+    finally:
+        _dismiss(sweep, seats)
+
+
+def worker_environment(sweep: str) -> dict[str, str]:
+    """A worker's environment: built, but for what the interpreter needs to find the same code."""
+    kept = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START")
+    return {
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        "LC_ALL": "C.UTF-8",
+        "HOME": "/nonexistent",
+        SWEEP_VARIABLE: sweep,
+    }
+
+
+def _blocks(due: Sequence[Due]) -> deque[deque[Due]]:
+    blocks: dict[str, deque[Due]] = {}
+    for each in due:
+        blocks.setdefault(each.trial.loop.block, deque()).append(each)
+    return deque(blocks.values())
+
+
+def _feed(sweep: Pass, seats: Sequence[_Seat], blocks: deque[deque[Due]]) -> bool:
+    """Give every idle worker its next attempt; False when nothing runs and nothing is left."""
+    for seat in seats:
+        if seat.running is not None or sweep.stop.signal_number is not None:
+            continue
+        if not seat.block and blocks:
+            seat.block = blocks.popleft()
+        if not seat.block:
+            continue
+        if is_low(sweep.results):
+            raise HostError(
+                f"{sweep.results.root}: too little space is left on its disk for another trial; free some, then resume"
+            )
+        seat.running = seat.block.popleft()
+        seat.since_s = time.monotonic()
+        seat.worker.send(SPEC.dump_json(sweep.spec(seat.running)) + b"\n")
+    return any(seat.running is not None for seat in seats)
+
+
+def _wait(sweep: Pass, seats: Sequence[_Seat]) -> None:
+    """Sleep until a worker answers or dies, the user stops the sweep, or a trial is overdue."""
+    now_s = time.monotonic()
+    running = [seat for seat in seats if seat.running is not None]
+    timeout_s = max(0.0, min(seat.since_s + TRIAL_LIMIT_S - now_s for seat in running))
+    with selectors.DefaultSelector() as selector:
+        selector.register(sweep.stop, selectors.EVENT_READ)
+        for seat in running:
+            selector.register(seat.worker.fileno(), selectors.EVENT_READ)
+        selector.select(timeout_s)
+
+
+def _collect(sweep: Pass, seat: _Seat, argv: Sequence[str]) -> None:
+    """Record what a worker has ended; bury it when it died or is overdue, and seat another."""
+    due = seat.running
+    if due is None:
+        return
+    if sweep.stop.signal_number is not None:
+        seat.worker.end(WORKER_GRACE_S)
+        seat.running = None
+        seat.block.clear()
+        sweep.close_attempt(due, "cancelled", f"stopped by signal {sweep.stop.signal_number}")
+        return
+    lines = seat.worker.receive()
+    overdue = time.monotonic() - seat.since_s >= TRIAL_LIMIT_S
+    if lines is None or (overdue and not lines):
+        status = seat.worker.end(0)
+        cause = f"no answer within {TRIAL_LIMIT_S:.0f} s" if overdue else f"the worker died (status {status})"
+        seat.running = None
+        sweep.deaths += 1
+        if sweep.n_workers == 1:  # where namespaces are refused, what it ran outlives it
+            kill_strays_of(sweep.sweep)
+        sweep.close_attempt(due, "interrupted", cause)
+        if sweep.deaths >= DEATHS_IN_A_ROW:
+            raise HostError(
+                f"{sweep.deaths} workers in a row died ({cause}); see `fairtrial doctor`, then `fairtrial resume`"
+            )
+        (seat.worker,) = sweep.engine.start(argv, 1, worker_environment(sweep.sweep))
+        return
+    if lines:
+        seat.running = None
+        sweep.deaths = 0
+        _record(sweep, due, lines[0])
+
+
+def _record(sweep: Pass, due: Due, answer: bytes) -> None:
+    outcome = read_outcome(sweep.results, due.trial.key, due.attempt)
+    if outcome is None:
+        said = answer.decode("utf-8", "backslashreplace")
+        raise HostError(f"a worker could not write the outcome of {due.trial.key}: {said}; free the disk, then resume")
+    sweep.adopt(due, outcome)
+
+
+def _dismiss(sweep: Pass, seats: Sequence[_Seat]) -> None:
+    """End every worker; what still runs when the sweep breaks off is cancelled, not lost."""
+    for seat in seats:
+        seat.worker.end(0 if seat.running else WORKER_GRACE_S)
+    for seat in seats:
+        if seat.running is None:
+            continue
+        due, seat.running = seat.running, None
+        try:
+            sweep.close_attempt(due, "cancelled", "the sweep broke off")
+        except (FairtrialError, OSError) as problem:
+            # The intent is on disk: `resume` finds it and names the attempt interrupted.
+            LOG.warning("%s is left to resume: %s", due.trial.key, problem)
