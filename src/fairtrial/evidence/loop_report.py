@@ -1,8 +1,7 @@
 """What a tool sweep shows, as one frozen value that a report only has to print.
 
-Times are compared inside one section, which holds the runs of one scenario over one transport on one machine and
-nothing else: a comparison across unlike settings cannot be written down, because no function here ever sees two of
-them.
+A section holds the runs of one scenario over one transport on one machine; times are only ever compared inside a
+section (`loop_compare`).
 """
 
 from collections import Counter
@@ -11,15 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from fairtrial.evidence.loop_compare import ControlSpread, Difference, compare_subjects, control_spreads
 from fairtrial.evidence.loop_runs import NUMBER_FIELDS, LoopFold, LoopRun, RunEnding, Setting
-from fairtrial.stats.summary import Spread, median, spread
+from fairtrial.stats.summary import median
 
 __all__ = [
-    "BLOCKS_FOR_A_SPREAD",
-    "COMPARED_FIELDS",
-    "RUNS_FOR_A_TIMING_CLAIM",
     "Coverage",
-    "Difference",
     "FailureNote",
     "LoopSummary",
     "Section",
@@ -30,17 +26,7 @@ __all__ = [
     "summarize_loop",
 ]
 
-BLOCKS_FOR_A_SPREAD: Final = 5
-RUNS_FOR_A_TIMING_CLAIM: Final = 10
 REFERENCE: Final = "git"
-NULL_SUFFIX: Final = "(null)"
-TIMING_FIELDS: Final = ("elapsed_ms", "acquire_ms_task", "acquire_ms_followup", "followup_warm_delta_ms")
-COMPARED_FIELDS: Final = (
-    *TIMING_FIELDS,
-    "tool_call_count",
-    "estimated_tokens",
-    "estimated_cost_weighted_tokens_with_envelope",
-)
 
 
 class Truth(StrEnum):
@@ -98,31 +84,6 @@ class SubjectSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """How one subject differs from the section's reference in one field, block by block.
-
-    Attributes:
-        subject: The subject.
-        reference: What it is compared with.
-        field: The field compared, one of `COMPARED_FIELDS`.
-        n_blocks: Blocks in which both passed.
-        median_difference: Median of subject minus reference over those blocks; None when unmeasured.
-        control: |control - control(null)| over blocks in which both passed; its figures are None below five blocks.
-        control_reason: Why the control's figures are None, or "".
-        claim: What may be said of a timing, as a phrase; "" for a field that is no time.
-    """
-
-    subject: str
-    reference: str
-    field: str
-    n_blocks: int
-    median_difference: float | None
-    control: Spread
-    control_reason: str
-    claim: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Everything measured in one setting.
 
@@ -130,12 +91,14 @@ class Section:
         setting: Scenario, transport, machine.
         subjects: The reference first, then by name, the control last.
         reference: The subject that others are compared with; None when there is only a control.
-        differences: Of each other subject against it, in `COMPARED_FIELDS` order.
+        control: How far the control lies from itself, by field; a field that no run has a figure of is left out.
+        differences: Of each other subject against the reference, in the same fields.
     """
 
     setting: Setting
     subjects: tuple[SubjectSummary, ...]
     reference: str | None
+    control: tuple[ControlSpread, ...]
     differences: tuple[Difference, ...]
 
 
@@ -248,20 +211,20 @@ def _section(setting: Setting, runs: Sequence[LoopRun], voided: Mapping[tuple[Se
     by_subject: dict[str, list[LoopRun]] = {}
     for run in runs:
         by_subject.setdefault(run.subject, []).append(run)
-    controls = {name for name, members in by_subject.items() if any(run.null_control for run in members)}
-    candidates = sorted(name for name in by_subject if name not in controls)
+    nulls = sorted(name for name, members in by_subject.items() if any(run.null_control for run in members))
+    candidates = sorted(set(by_subject) - set(nulls))
     reference = REFERENCE if REFERENCE in candidates else next(iter(candidates), None)
-    order = sorted(by_subject, key=lambda name: (name in controls, name != reference, name))
+    spreads: Mapping[str, ControlSpread] = {} if reference is None else control_spreads(by_subject, reference, nulls)
+    order = sorted(by_subject, key=lambda name: (name in nulls, name != reference, name))
     return Section(
         setting=setting,
         subjects=tuple(
-            _subject(
-                name, by_subject[name], null_control=name in controls, voided_attempts=voided.get((setting, name), 0)
-            )
+            _subject(name, by_subject[name], null_control=name in nulls, voided_attempts=voided.get((setting, name), 0))
             for name in order
         ),
         reference=reference,
-        differences=() if reference is None else tuple(_differences(by_subject, reference, controls)),
+        control=tuple(spreads.values()),
+        differences=() if reference is None else tuple(compare_subjects(by_subject, reference, nulls, spreads)),
     )
 
 
@@ -299,78 +262,6 @@ def _coverage(answers: Iterable[bool | None]) -> Coverage:
     if False in found:
         return Coverage.PARTIAL
     return Coverage.COMPLETE if found == {True} else Coverage.UNMEASURED
-
-
-def _differences(
-    by_subject: Mapping[str, Sequence[LoopRun]], reference: str, controls: Iterable[str]
-) -> Iterable[Difference]:
-    """Compare every subject of one section with its reference."""
-    control_pairs, no_control = _control_pairs(by_subject, reference, sorted(controls))
-    for subject in sorted(by_subject):
-        pairs = _pairs(by_subject[subject], by_subject[reference])
-        if subject == reference or subject in controls or not pairs:
-            continue
-        for field in COMPARED_FIELDS:
-            differences = [
-                None if a is None or b is None else a - b
-                for a, b in ((x.number(field), y.number(field)) for x, y in pairs)
-            ]
-            middle = median(differences)
-            control, reason = _control_spread(control_pairs, field, no_control)
-            yield Difference(
-                subject=subject,
-                reference=reference,
-                field=field,
-                n_blocks=len(pairs),
-                median_difference=middle,
-                control=control,
-                control_reason=reason,
-                claim=_claim(len(pairs), middle, control, reason) if field in TIMING_FIELDS else "",
-            )
-
-
-def _control_pairs(
-    by_subject: Mapping[str, Sequence[LoopRun]], reference: str, controls: Sequence[str]
-) -> tuple[Sequence[tuple[LoopRun, LoopRun]], str]:
-    """Pair the control with its null, the reference's own if there is one; or say why there is none."""
-    wanted = f"{reference}{NULL_SUFFIX}"
-    for null in sorted(controls, key=lambda name: name != wanted):
-        base = null.removesuffix(NULL_SUFFIX)
-        if base != null and base in by_subject:
-            return _pairs(by_subject[base], by_subject[null]), ""
-    return (), "no null control"
-
-
-def _pairs(first: Sequence[LoopRun], second: Sequence[LoopRun]) -> Sequence[tuple[LoopRun, LoopRun]]:
-    """Pair passed runs of the same block; bare rows without blocks are paired by their run."""
-    others: dict[tuple[str | None, int | None], list[LoopRun]] = {}
-    for run in second:
-        if run.passed:
-            others.setdefault((run.block, run.run), []).append(run)
-    partners = ((run, others.get((run.block, run.run))) for run in first if run.passed)
-    return [(run, waiting.pop(0)) for run, waiting in partners if waiting]
-
-
-def _control_spread(pairs: Sequence[tuple[LoopRun, LoopRun]], field: str, no_control: str) -> tuple[Spread, str]:
-    """Give the control's spread in one field, or none of its figures and the reason."""
-    found = spread((a.number(field), b.number(field)) for a, b in pairs)
-    reason = no_control
-    if not reason and found.n_pairs < BLOCKS_FOR_A_SPREAD:
-        reason = f"too few: {found.n_pairs} of {BLOCKS_FOR_A_SPREAD} blocks"
-    if not reason and found.largest is None:
-        reason = "unmeasured"
-    return (Spread(n_pairs=found.n_pairs, largest=None, median=None), reason) if reason else (found, "")
-
-
-def _claim(n_blocks: int, middle: float | None, control: Spread, control_reason: str) -> str:
-    """Say what may be claimed of a timing difference."""
-    if n_blocks < RUNS_FOR_A_TIMING_CLAIM:
-        return f"no timing claim: {n_blocks} of {RUNS_FOR_A_TIMING_CLAIM} runs"
-    if middle is None:
-        return "no timing claim: unmeasured"
-    if control.largest is None:
-        return f"no timing claim: control {control_reason}"
-    return "beyond the control's spread" if abs(middle) > control.largest else "within the control's spread"
 
 
 def _skips(runs: Iterable[LoopRun]) -> tuple[SkipNote, ...]:

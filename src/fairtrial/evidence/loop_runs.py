@@ -242,7 +242,7 @@ class LoopFold:
         explanation = (
             row.get("skip_reason") if ending is RunEnding.SKIPPED else row.get("error_detail") or row.get("stderr")
         )
-        holes = tuple(self._pending_holes.pop(_identity(row), ()))
+        holes = tuple(self._pending_holes.pop(_identity(row), ())) if self._pending_holes else ()
         kind = kind_of(row)
         self.token_rules.update(rule for name in _TOKEN_RULES if (rule := text(row.get(name))))
         return LoopRun(
@@ -250,7 +250,7 @@ class LoopFold:
             subject=sys.intern(required_text(row, "subject", index=index)),
             null_control=row.get("null_control") is True,
             run=whole(row.get("run")),
-            block=_block(row.get("block")),
+            block=_block(row),
             position_in_block=whole(row.get("position_in_block")),
             attempt=whole(row.get("attempt")) or 0,
             ending=ending,
@@ -280,10 +280,17 @@ def _identity(row: Row) -> tuple[object, ...]:
     return (*(text(row.get(name)) for name in words), whole(row.get("attempt")), whole(row.get("run")))
 
 
-def _block(value: object) -> str | None:
-    """Give the block's name; a number names it as well."""
+def _block(row: Row) -> str | None:
+    """Give the block's name; a number names it as well.
+
+    What a resumed sweep ran later is a block of its own: it did not run back to back with the rest, so it pairs with
+    nothing of it.
+    """
+    value = row.get("block")
     known = whole(value)
-    return text(value) if known is None else str(known)
+    name = text(value) if known is None else str(known)
+    later = whole(row.get("sweep_pass"))
+    return name if name is None or not later else f"{name} (pass {later})"
 
 
 def _numbers(row: Row) -> tuple[float | None, ...]:

@@ -5,16 +5,8 @@ from typing import Final
 
 from rich.console import Console
 
-from fairtrial.evidence.loop_report import (
-    BLOCKS_FOR_A_SPREAD,
-    RUNS_FOR_A_TIMING_CLAIM,
-    Coverage,
-    Difference,
-    LoopSummary,
-    Section,
-    SubjectSummary,
-    Truth,
-)
+from fairtrial.evidence.loop_compare import BLOCKS_FOR_A_SPREAD, RUNS_FOR_A_TIMING_CLAIM, ControlSpread, Difference
+from fairtrial.evidence.loop_report import Coverage, LoopSummary, Section, SubjectSummary, Truth
 from fairtrial.evidence.loop_runs import LoopRun, Setting
 from fairtrial.report.document import Document, Table, print_document, render_markdown
 from fairtrial.report.text import UNMEASURED, figure, shorten, signed_figure, yes_no
@@ -31,7 +23,10 @@ MEASURES: Final = {
     "elapsed_ms": "wall ms",
     "acquire_ms_task": "acquire ms, task",
     "acquire_ms_followup": "acquire ms, followup",
-    "followup_warm_delta_ms": "warm acquire delta ms",
+    "followup_warm_delta_ms": "warm delta ms",
+    "acquire_ms_cold": "acquire ms, cold",
+    "acquire_ms_warm": "acquire ms, warm",
+    "warm_acquire_delta_ms": "warm delta ms",
     "tool_call_count": "calls",
     "estimated_tokens": "tokens",
     WEIGHTED: "weighted tokens",
@@ -66,7 +61,7 @@ def render_loop_markdown(summary: LoopSummary) -> str:
 
 def render_loop_terminal(summary: LoopSummary, console: Console) -> None:
     """Print what fits a terminal: all settings in one table, the main differences, the first runs."""
-    tables = [_overview_table(summary), *_overview_differences(summary)]
+    tables = [_overview_table(summary), *_overview_control(summary), *_overview_differences(summary)]
     print_document(_document(summary, tables), console)
 
 
@@ -136,6 +131,28 @@ def _overview_table(summary: LoopSummary) -> Table:
     )  # fmt: skip
 
 
+def _overview_control(summary: LoopSummary) -> Iterator[Table]:
+    rows = [
+        (
+            section.setting.scenario,
+            section.setting.remote_transport or UNMEASURED,
+            f"{spread.control}, {spread.null}",
+            MEASURES[spread.field],
+            str(spread.n_blocks),
+            _spread(spread),
+        )
+        for section in summary.sections
+        for spread in section.control
+        if spread.control and spread.field in OVERVIEW_FIELDS
+    ]
+    if rows:
+        yield Table(
+            title="Control: how far one tool lies from itself",
+            headers=("scenario", "transport", "control", "measure", "blocks", "spread (largest, median)"),
+            rows=rows,
+        )
+
+
 def _overview_differences(summary: LoopSummary) -> Iterator[Table]:
     rows = [
         (
@@ -144,8 +161,7 @@ def _overview_differences(summary: LoopSummary) -> Iterator[Table]:
             difference.subject,
             MEASURES[difference.field],
             signed_figure(difference.median_difference),
-            difference.control_reason
-            or f"{figure(difference.control.largest, 1)}, {figure(difference.control.median, 1)}",
+            _spread(difference.control),
             difference.claim or NO_TIMING,
         )
         for section in summary.sections
@@ -179,20 +195,24 @@ def _section_tables(section: Section) -> Iterator[Table]:
             if subject.network_bytes_reason
         ),
     )  # fmt: skip
+    control = [spread for spread in section.control if spread.control]
+    if control:
+        yield Table(
+            title=f"Control, {control[0].control} against {control[0].null}: {where}",
+            headers=("measure", "blocks", "largest difference", "median difference"),
+            rows=[
+                (MEASURES[c.field], str(c.n_blocks), c.reason or figure(c.largest, 1), c.reason or figure(c.median, 1))
+                for c in control
+            ],
+        )
     if section.differences:
         yield Table(
             title=f"Differences from {section.reference}: {where}",
             headers=(
-                "subject",
-                "measure",
-                "blocks",
-                "median difference",
-                "largest control spread",
-                "median control spread",
-                "timing claim",
+                "subject", "measure", "blocks", "median difference", "control spread (largest, median)", "timing claim",
             ),
             rows=[_difference_cells(difference) for difference in section.differences],
-        )
+        )  # fmt: skip
 
 
 def _subject_cells(subject: SubjectSummary) -> Sequence[str]:
@@ -221,16 +241,18 @@ def _warm_delta_ms(subject: SubjectSummary) -> float | None:
 
 
 def _difference_cells(difference: Difference) -> Sequence[str]:
-    reason = difference.control_reason
     return (
         difference.subject,
         MEASURES[difference.field],
         str(difference.n_blocks),
         signed_figure(difference.median_difference),
-        reason or figure(difference.control.largest, 1),
-        reason or figure(difference.control.median, 1),
+        _spread(difference.control),
         difference.claim or NO_TIMING,
     )
+
+
+def _spread(control: ControlSpread) -> str:
+    return control.reason or f"{figure(control.largest, 1)}, {figure(control.median, 1)}"
 
 
 def _run_tables(runs: Sequence[LoopRun]) -> Iterator[Table]:
@@ -372,6 +394,11 @@ def _section_json(section: Section) -> dict[str, object]:
         **place,
         "reference": section.reference,
         "subjects": [_subject_json(subject) for subject in section.subjects],
+        "control": [
+            {"field": spread.field, "subject": spread.control or None, "null_subject": spread.null or None}
+            | _spread_json(spread)
+            for spread in section.control
+        ],
         "differences": [_difference_json(difference) for difference in section.differences],
     }
 
@@ -401,13 +428,17 @@ def _difference_json(difference: Difference) -> dict[str, object]:
         "field": difference.field,
         "blocks": difference.n_blocks,
         "median_difference": difference.median_difference,
-        "control": {
-            "blocks": difference.control.n_pairs,
-            "largest": difference.control.largest,
-            "median": difference.control.median,
-            "reason": difference.control_reason or None,
-        },
+        "control": _spread_json(difference.control),
         "timing_claim": difference.claim or None,
+    }
+
+
+def _spread_json(control: ControlSpread) -> dict[str, object]:
+    return {
+        "blocks": control.n_blocks,
+        "largest": control.largest,
+        "median": control.median,
+        "reason": control.reason or None,
     }
 
 

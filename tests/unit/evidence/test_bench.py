@@ -54,7 +54,7 @@ def test_a_truthy_resolved_is_not_true() -> None:
 
 
 def test_the_class_is_the_first_that_a_row_names_and_missing_transcripts_are_counted() -> None:
-    rows = [row(**{"class": None}), row(**{"class": "late"}, transcript_missing=True)]
+    rows = [row(**{"class": None}), row(**{"class": "late"}, transcript_missing=True), row(**{"class": "later"})]
     arm = summarize(rows).aggregates["t"]["workflow"]
     assert arm.task_class == "late"
     assert arm.transcripts_missing == 1
@@ -147,5 +147,7 @@ def test_only_consecutive_outage_endings_make_a_streak() -> None:
     assert (summary.final_streak, summary.max_streak) == (0, 3)
     assert summarize(rows[:-1]).final_streak == 3
     assert first_trip_index(rows, limit=3) == 5
+    assert first_trip_index(rows, limit=1) == 0
+    assert (summarize([]).final_streak, summarize([]).max_streak) == (0, 0)
     assert first_trip_index(rows, limit=4) is None
     assert first_trip_index(rows, limit=0) is None

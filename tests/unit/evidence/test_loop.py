@@ -107,7 +107,8 @@ def test_a_count_that_a_step_lacks_is_unknown() -> None:
 
 def test_tokens_are_summed_and_labelled_with_their_rules() -> None:
     labels = {"token_envelope": "envelope/1"}
-    rows = [step("t.a", estimated_tokens=5, **labels), step("t.b", estimated_tokens=7, **labels), hole("t.c")]
+    steps = [step("t.a", estimated_tokens=5, **labels), step("t.b", estimated_tokens=7, **labels)]
+    rows = [*steps, step("t.c", step_kind="harness"), hole("t.d")]
     total = total_row([], rows)
     assert total["estimated_tokens"] == 12
     assert total["token_envelope"] == "envelope/1"
@@ -131,8 +132,15 @@ def test_what_one_step_did_not_measure_has_no_sum_but_harness_work_may_lack_it(f
     assert field not in total_row([], [step("t.c")])
 
 
-def test_cpu_seconds_are_rounded_to_microseconds() -> None:
-    assert total_row([], [step("t.a", cpu_user_s=0.1), step("t.b", cpu_user_s=0.2)])["cpu_user_s"] == 0.3
+def test_cpu_seconds_are_rounded_to_microseconds_and_include_harness_work_that_has_them() -> None:
+    rows = [step("t.a", cpu_user_s=0.1), step("t.b", cpu_user_s=0.2000004, step_kind="harness")]
+    assert total_row([], rows)["cpu_user_s"] == 0.3
+
+
+def test_a_row_without_an_operation_has_a_phase_without_a_name() -> None:
+    total = total_row([], [{**step("task.acquire"), "operation": None}])
+    assert total["phase_elapsed_ms"] == {"": 10.0}
+    assert total["summarized_operations"] == [""]
 
 
 def test_the_peak_is_the_largest_or_unknown_with_a_reason() -> None:
@@ -188,6 +196,11 @@ def test_an_acquire_counts_only_if_it_was_measured_and_succeeded(acquire: dict[s
     assert summary["acquire_ms_task"] == 10.0
     assert summary["acquire_ms_followup"] is None
     assert summary["followup_warm_delta_ms"] is None
+
+
+def test_without_a_first_acquire_there_is_no_warm_delta() -> None:
+    summary = loop_summary([step("followup.acquire")])
+    assert (summary["acquire_ms_followup"], summary["followup_warm_delta_ms"]) == (10.0, None)
 
 
 def test_a_phase_without_any_row_is_unknown() -> None:

@@ -2,15 +2,8 @@ import dataclasses
 
 import pytest
 
-from fairtrial.evidence.loop_report import (
-    COMPARED_FIELDS,
-    Coverage,
-    Difference,
-    LoopSummary,
-    Section,
-    Truth,
-    summarize_loop,
-)
+from fairtrial.evidence.loop_compare import ControlSpread, Difference
+from fairtrial.evidence.loop_report import Coverage, LoopSummary, Section, Truth, summarize_loop
 from fairtrial.evidence.loop_runs import LoopFold
 
 
@@ -111,6 +104,7 @@ def test_skips_voids_and_failures_are_counted_and_listed() -> None:
     (git,) = summary.sections[0].subjects
     assert (git.n_runs, git.n_passed, git.n_skipped, git.n_void, git.voided_attempts) == (3, 1, 1, 1, 1)
     assert git.runs_as_failures == 5
+    assert section_of(total("git", 0)).subjects[0].runs_as_failures == 1
     assert [(s.operation, s.reason, s.n_runs) for s in summary.skips] == [
         ("(whole run)", "unset", 1),
         ("cold.ci.observe", "no CI", 1),
@@ -153,15 +147,31 @@ def test_a_difference_is_the_median_over_blocks_beside_the_controls_spread() -> 
     difference = wall(section_of(*rows))
     assert difference.n_blocks == 10
     assert difference.median_difference == 14.5
-    assert (difference.control.n_pairs, difference.control.largest, difference.control.median) == (10, 9.0, 4.5)
-    assert difference.control_reason == ""
+    assert (difference.control.n_blocks, difference.control.largest, difference.control.median) == (10, 9.0, 4.5)
+    assert difference.control.reason == ""
     assert difference.claim == "beyond the control's spread"
 
 
-def test_every_compared_field_has_a_difference_and_only_times_have_a_claim() -> None:
+def test_only_fields_that_some_run_has_a_figure_of_are_compared_and_only_times_have_a_claim() -> None:
     section = section_of(*sweep(1))
-    assert [d.field for d in section.differences] == list(COMPARED_FIELDS)
-    assert [bool(d.claim) for d in section.differences] == [True, True, True, True, False, False, False]
+    assert [(d.field, bool(d.claim)) for d in section.differences] == [("elapsed_ms", True), ("tool_call_count", False)]
+    rows = [total("git", 0, acquire_ms_cold=3), total("hg", 0, acquire_ms_cold=None)]
+    differences = section_of(*rows).differences
+    assert [(d.field, d.median_difference) for d in differences] == [
+        ("elapsed_ms", 0),
+        ("acquire_ms_cold", None),
+        ("tool_call_count", 0),
+    ]
+
+
+def test_the_control_is_shown_even_when_there_is_nothing_to_compare() -> None:
+    rows = [total(subject, run, 10.0 + len(subject)) for run in range(5) for subject in ("git", "git(null)")]
+    section = section_of(*rows)
+    assert section.differences == ()
+    assert section.control[0] == ControlSpread(
+        field="elapsed_ms", control="git", null="git(null)", n_blocks=5, largest=6.0, median=6.0, reason=""
+    )
+    assert section_of(total("git", 0)).control[0].reason == "no null control"
 
 
 def test_the_control_is_not_compared_with_the_reference() -> None:
@@ -171,10 +181,10 @@ def test_the_control_is_not_compared_with_the_reference() -> None:
 @pytest.mark.parametrize(("n_runs", "reason"), [(4, "too few: 4 of 5 blocks"), (5, "")])
 def test_below_five_blocks_there_is_no_spread(n_runs: int, reason: str) -> None:
     difference = wall(section_of(*sweep(n_runs)))
-    assert difference.control_reason == reason
+    assert difference.control.reason == reason
     assert (difference.control.largest is None) == bool(reason)
     assert (difference.control.median is None) == bool(reason)
-    assert difference.control.n_pairs == n_runs
+    assert difference.control.n_blocks == n_runs
 
 
 @pytest.mark.parametrize(
@@ -194,8 +204,8 @@ def test_a_timing_claim_needs_ten_runs_and_more_than_the_controls_spread(n_runs:
 def test_without_a_control_there_is_no_timing_claim() -> None:
     rows = [row for row in sweep(10) if row["subject"] != "git(null)"]
     difference = wall(section_of(*rows))
-    assert difference.control_reason == "no null control"
-    assert difference.claim == "no timing claim: control no null control"
+    assert difference.control.reason == "no null control"
+    assert difference.claim == "no timing claim: control: no null control"
 
 
 def test_an_unmeasured_side_makes_the_difference_or_the_spread_unknown() -> None:
@@ -204,9 +214,12 @@ def test_an_unmeasured_side_makes_the_difference_or_the_spread_unknown() -> None
     assert wall(section_of(*rows)).median_difference is None
     assert wall(section_of(*rows)).claim == "no timing claim: unmeasured"
     rows = sweep(10)
+    rows[0]["elapsed_ms"] = None
+    assert wall(section_of(*rows)).median_difference is None
+    rows = sweep(10)
     rows[1]["elapsed_ms"] = None
-    assert wall(section_of(*rows)).control_reason == "unmeasured"
-    assert wall(section_of(*rows)).claim == "no timing claim: control unmeasured"
+    assert wall(section_of(*rows)).control.reason == "unmeasured"
+    assert wall(section_of(*rows)).claim == "no timing claim: control: unmeasured"
 
 
 def test_a_block_in_which_one_side_failed_is_not_compared() -> None:
@@ -215,7 +228,7 @@ def test_a_block_in_which_one_side_failed_is_not_compared() -> None:
     rows[4]["returncode"] = 1
     difference = wall(section_of(*rows))
     assert difference.n_blocks == 9
-    assert difference.control.n_pairs == 8
+    assert difference.control.n_blocks == 8
 
 
 def test_no_block_in_common_is_no_difference() -> None:
@@ -241,7 +254,7 @@ def test_the_references_own_control_is_preferred_and_a_control_without_its_subje
     )]  # fmt: skip
     assert wall(section_of(*rows)).control.largest == 1.0
     rows = [total("git", 0), total("hg", 0), total("a(null)", 0), total("odd", 0, null_control=True)]
-    assert wall(section_of(*rows)).control_reason == "no null control"
+    assert wall(section_of(*rows)).control.reason == "no null control"
 
 
 @pytest.mark.parametrize("field", ["scenario", "remote_transport", "host"])
@@ -256,6 +269,11 @@ def test_unlike_settings_are_never_compared(field: str) -> None:
 def test_no_value_of_a_section_holds_runs_of_another_setting() -> None:
     # A difference names no setting: it can only be read inside the section that made it.
     assert {"setting", "remote_transport", "host"}.isdisjoint(f.name for f in dataclasses.fields(Difference))
+
+
+def test_runs_stand_in_order_of_run_and_subject_those_without_a_number_first() -> None:
+    rows = [total("hg", 0), total("git", 1), total("git", 0), {**total("git", 0), "run": None}]
+    assert [(r.run, r.subject) for r in summarize(*rows).runs] == [(None, "git"), (0, "git"), (0, "hg"), (1, "git")]
 
 
 def test_the_order_of_rows_does_not_change_the_summary() -> None:

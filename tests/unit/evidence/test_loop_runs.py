@@ -72,6 +72,7 @@ def test_a_total_is_a_measured_run_with_its_figures() -> None:
     assert run.number("task_phase_ms") is None
     assert (run.truth, run.coverage_complete, run.null_control) == (True, False, True)
     assert (run.block, run.position_in_block, run.setting.host) == ("b1", 2, "h")
+    assert (run.setting.scenario, run.setting.remote_transport) == ("task_loop", "file")
 
 
 def test_a_block_may_be_a_number() -> None:
@@ -109,14 +110,36 @@ def test_holes_belong_to_the_run_of_their_own_attempt() -> None:
 
 
 def test_one_attempt_a_key_counts_and_superseded_voids_are_counted() -> None:
-    made = fold(
+    rows = [
         ending_row(key="a", attempt=1, error_kind="interrupted"),
         ending_row(key="a", attempt=2, elapsed_ms=1),
         ending_row(key="a", attempt=3, elapsed_ms=2),
-        ending_row(key="b", attempt=1, elapsed_ms=3),
-    )
-    assert [run.number("elapsed_ms") for run in made.runs] == [1, 3]
-    assert list(made.voided_attempts.values()) == [1]
+        ending_row(key="a", attempt=4, error_kind="cancelled"),
+        ending_row(key="b", attempt=1, error_kind="interrupted"),
+        ending_row(key="b", attempt=2, error_kind="infra-error"),
+        ending_row(key="c", attempt=1, elapsed_ms=3),
+    ]
+    for order in (rows, rows[::-1]):
+        made = fold(*order)
+        assert sorted((run.attempt, run.number("elapsed_ms") or 0) for run in made.runs) == [(1, 3), (2, 0), (2, 1)]
+        assert list(made.voided_attempts.values()) == [3]
+
+
+def test_a_bare_row_has_attempt_zero_and_may_lack_its_place() -> None:
+    run = only(ending_row(remote_transport=None, stderr="x" * 401))
+    assert run.attempt == 0
+    assert (run.setting.remote_transport, run.setting.host) == ("", "")
+    assert run.explanation == "x" * 400
+
+
+def test_a_hole_without_words_is_still_one() -> None:
+    hole = {**ending_row(), "operation": None, "returncode": 77}
+    assert [(h.operation, h.reason) for h in only(hole, ending_row()).holes] == [("", "")]
+
+
+def test_the_second_row_is_refused_as_the_second() -> None:
+    with pytest.raises(UsageError, match="row 2: 'attempt' must be an integer"):
+        fold(ending_row(), ending_row(key="a"))
 
 
 def test_bare_rows_all_count() -> None:

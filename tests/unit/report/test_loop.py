@@ -108,15 +108,23 @@ def test_each_section_has_a_line_a_subject() -> None:
 def test_differences_stand_beside_the_controls_spread_or_the_reason_for_none() -> None:
     markdown = render_loop_markdown(summarize(*SWEEP))
     lines = table(markdown, "Differences from git: task_loop over http on h")
-    assert lines[1] == [
-        "hg", "wall ms", "2", "0.0", "too few: 2 of 5 blocks", "too few: 2 of 5 blocks",
-        "no timing claim: 2 of 10 runs",
-    ]  # fmt: skip
-    assert lines[5][1:4] == ["calls", "2", "0.0"]
-    assert lines[5][-1] == "no timing"
+    assert lines[1] == ["hg", "wall ms", "2", "0.0", "too few: 2 of 5 blocks", "no timing claim: 2 of 10 runs"]
+    assert lines[5] == ["hg", "calls", "2", "0.0", "too few: 2 of 5 blocks", "no timing"]
     many = [total(subject, run) for run in range(5) for subject in ("git", "git(null)", "hg")]
     lines = table(render_loop_markdown(summarize(*many)), "Differences from git: task_loop over http on h")
-    assert lines[1][4:6] == ["0.0", "0.0"]
+    assert lines[1][4] == "0.0, 0.0"
+
+
+def test_the_controls_own_spread_is_shown_even_without_another_subject() -> None:
+    rows = [total(subject, run) for run in range(5) for subject in ("git", "git(null)")]
+    markdown = render_loop_markdown(summarize(*rows))
+    lines = table(markdown, "Control, git against git(null): task_loop over http on h")
+    assert lines[1] == ["wall ms", "5", "0.0", "0.0"]
+    few = table(render_loop_markdown(summarize(*SWEEP)), "Control, git against git(null): task_loop over http on h")
+    assert few[1] == ["wall ms", "2", "too few: 2 of 5 blocks", "too few: 2 of 5 blocks"]
+    assert "Control," not in render_loop_markdown(summarize(total("git", 0)))
+    shown = [line.split() for line in on_terminal(summarize(*rows), 200).splitlines()]
+    assert ["task_loop", "http", "git,", "git(null)", "wall", "ms", "5", "0.0,", "0.0"] in shown
 
 
 def test_each_run_has_a_line_with_the_columns_of_the_spec() -> None:
@@ -213,8 +221,10 @@ def test_the_terminal_shows_all_settings_in_one_table_and_each_run() -> None:
     assert "0.0, 0.0" in on_terminal(summarize(*enough), 200)
 
 
-def test_one_subject_has_no_differences_to_show() -> None:
-    assert "Differences" not in on_terminal(summarize(total("git", 0, remote_transport=None)), 200)
+def test_one_subject_has_neither_differences_nor_a_control_to_show() -> None:
+    shown = on_terminal(summarize(total("git", 0, remote_transport=None)), 200)
+    assert "Differences from" not in shown
+    assert "Control:" not in shown
 
 
 def test_eighty_columns_break_no_name() -> None:
@@ -249,6 +259,16 @@ def test_the_json_report_is_plain_and_complete() -> None:
     assert git["medians"]["elapsed_ms"] == 100.75
     assert git["medians"]["raw_output_bytes"] is None
     assert (git["truth_check"], git["coverage"], git["network_bytes_reason"]) == ("pass", "complete", None)
+    assert http["control"][0] == {
+        "field": "elapsed_ms",
+        "subject": "git",
+        "null_subject": "git(null)",
+        "blocks": 2,
+        "largest": None,
+        "median": None,
+        "reason": "too few: 2 of 5 blocks",
+    }
+    assert sections[0]["control"][0]["subject"] is None
     difference = http["differences"][0]
     assert difference["field"] == "elapsed_ms"
     assert difference["control"] == {"blocks": 2, "largest": None, "median": None, "reason": "too few: 2 of 5 blocks"}
