@@ -1,0 +1,54 @@
+"""`fairtrial audit`: is the evidence intact?"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from fairtrial.cli.output import print_json
+from fairtrial.errors import IntegrityError, NotEnoughEvidenceError
+from fairtrial.evidence.endings import is_void
+from fairtrial.store.audit import AuditReport, audit
+from fairtrial.store.layout import open_results
+
+__all__ = ["command"]
+
+
+@click.command("audit")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--expect", metavar="SHA256", help="The seal's digest as it was printed or signed elsewhere.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def command(*, directory: Path, expect: str | None, as_json: bool) -> int:
+    """Name every row or artifact of DIRECTORY that was changed, dropped, added, duplicated or reordered.
+
+    Exit code 0: intact and complete; 4: something is not what was written; 5: intact, but planned trials lack a
+    counting attempt. Against someone who rewrites the whole chain only a digest kept elsewhere helps: pass it as
+    --expect.
+    """
+    found = audit(open_results(directory), expect=expect, is_void=is_void)
+    code = _exit_code(found)
+    if as_json:
+        print_json({"schema": "audit/1", "intact": found.is_intact, "complete": found.is_complete, **asdict(found)})
+        return code
+    for problem in found.problems:
+        click.echo(problem.as_line())
+    n_left_out = sum(found.counts.values()) - len(found.problems)
+    if n_left_out:
+        click.echo(f"and {n_left_out} more problems")
+    click.echo(_verdict(found))
+    return code
+
+
+def _exit_code(found: AuditReport) -> int:
+    if not found.is_intact:
+        return IntegrityError.exit_code
+    return 0 if found.is_complete else NotEnoughEvidenceError.exit_code
+
+
+def _verdict(found: AuditReport) -> str:
+    if found.sweep is None:
+        return "damaged: sweep.json cannot be read, so nothing else can be checked"
+    state = "damaged" if not found.is_intact else "intact" if found.is_complete else "intact, not complete"
+    seal = f"seal {found.seal_digest}" if found.sealed else "not sealed"
+    counting = f"{found.n_counting} of {found.n_planned} planned trials have a counting attempt"
+    return f"{state}: {found.n_rows} rows, {found.n_attempts} attempts, {counting}; {seal}"

@@ -1,0 +1,146 @@
+"""`fairtrial doctor`: what this host can do, with remedies."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import click
+
+from fairtrial.cli.output import print_json
+from fairtrial.errors import FairtrialError, HostError
+from fairtrial.host.files import free_bytes
+from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
+from fairtrial.host.machine import filesystem_of
+from fairtrial.host.namespace import Isolation, probe_isolation
+from fairtrial.model.loop import Variant
+from fairtrial.plugins import plugin_names
+from fairtrial.sweep.resolve import find_subjects
+from fairtrial.sweep.scratch import scratch_base
+
+__all__ = ["command"]
+
+LITTLE_SPACE_BYTES: Final = 1 << 30
+
+
+class Status(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    NOTE = "note"
+    CANNOT = "cannot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What.
+        status: `note` does not stop a sweep; `cannot` does.
+        found: What was seen.
+        remedy: What to do about it, "" when nothing is to be done.
+    """
+
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+
+@click.command("doctor")
+@click.option(
+    "--scratch",
+    type=click.Path(path_type=Path),
+    help="The scratch directory to look at [default: $TMPDIR, else /var/tmp].",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def command(*, scratch: Path | None, as_json: bool) -> int:
+    """Look at everything a sweep needs of this host before it begins; exit code 3 when something is missing."""
+    checks = tuple(look(scratch))
+    able = all(check.status is not Status.CANNOT for check in checks)
+    if as_json:
+        print_json({"schema": "doctor/1", "able": able, "checks": [asdict(check) for check in checks]})
+    else:
+        for check in checks:
+            remedy = f" -> {check.remedy}" if check.remedy else ""
+            click.echo(f"{check.status:6} {check.name}: {check.found}{remedy}")
+    return 0 if able else HostError.exit_code
+
+
+def look(scratch: Path | None) -> Iterator[Check]:
+    """All checks, in the order a sweep would fail on them."""
+    yield Check(name="python", status=Status.OK, found=f"{sys.version.split()[0]} at {sys.executable}")
+    yield _isolation()
+    yield _lock()
+    yield _scratch(scratch)
+    yield from _subjects()
+    yield _bubblewrap()
+
+
+def _isolation() -> Check:
+    probe = probe_isolation()
+    if probe.isolation is Isolation.PID_NAMESPACE:
+        return Check(name="worker isolation", status=Status.OK, found="a user and PID namespace for each worker")
+    return Check(
+        name="worker isolation",
+        status=Status.NOTE,
+        found=f"namespaces are refused ({probe.reason}); workers use a parent-death signal and a janitor",
+        remedy="allow unprivileged user namespaces (sysctl user.max_user_namespaces)",
+    )
+
+
+def _lock() -> Check:
+    try:
+        with acquire_lock(HOST_LOCK_PATH, wait_s=0, on_wait=lambda _holder: None):
+            return Check(name="measurement lock", status=Status.OK, found=f"{HOST_LOCK_PATH} is free")
+    except HostError as problem:
+        return Check(
+            name="measurement lock", status=Status.NOTE, found=str(problem), remedy="wait for the other measurement"
+        )
+
+
+def _scratch(asked: Path | None) -> Check:
+    try:
+        base = scratch_base(asked)
+    except HostError as problem:
+        return Check(name="scratch", status=Status.CANNOT, found=str(problem))
+    filesystem, free = filesystem_of(base), free_bytes(base)
+    found = f"{base} on {filesystem.type}, {free // (1 << 20)} MiB free"
+    if free < LITTLE_SPACE_BYTES:
+        return Check(
+            name="scratch", status=Status.NOTE, found=found, remedy="free some space or name another with --scratch"
+        )
+    return Check(name="scratch", status=Status.OK, found=found)
+
+
+def _subjects() -> Iterator[Check]:
+    usable = 0
+    for name in plugin_names("fairtrial.subjects"):
+        label = f"subject {name}"
+        try:
+            (subject,) = find_subjects([Variant(name=name, subject=name, label=name)])
+        except FairtrialError as problem:
+            yield Check(name=label, status=Status.NOTE, found=str(problem))
+            continue
+        if subject.probe.missing is None:
+            usable += 1
+            yield Check(name=label, status=Status.OK, found=f"{subject.probe.version} at {subject.probe.binary}")
+        else:
+            yield Check(name=label, status=Status.NOTE, found=subject.probe.missing)
+    if not usable:
+        yield Check(
+            name="subjects", status=Status.CANNOT, found="no subject can run here", remedy="apt-get install git"
+        )
+
+
+def _bubblewrap() -> Check:
+    found = shutil.which("bwrap", path=os.environ.get("PATH"))
+    if found is None:
+        missing = "not on PATH (the tool lane does not need it)"
+        return Check(name="bubblewrap", status=Status.NOTE, found=missing, remedy="apt-get install bubblewrap")
+    return Check(name="bubblewrap", status=Status.OK, found=found)

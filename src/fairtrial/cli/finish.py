@@ -1,0 +1,59 @@
+"""How `loop` and `resume` end: the report, where things lie, and the exit code."""
+
+import logging
+from typing import Final
+
+import click
+
+from fairtrial.cli.output import print_json, result_console
+from fairtrial.cli.reports import summarize_results
+from fairtrial.evidence.endings import EndingKind
+from fairtrial.evidence.loop_report import LoopSummary
+from fairtrial.evidence.loop_runs import RunEnding
+from fairtrial.sweep.loop_sweep import Begun
+
+__all__ = ["exit_code", "finish"]
+
+LOG: Final = logging.getLogger("fairtrial")
+OUR_BUG: Final = 70
+THE_ANSWER_IS_NO: Final = 1
+NOT_ENOUGH: Final = 5
+
+
+def finish(begun: Begun, *, as_json: bool) -> int:
+    """Print what a pass found and left; returns the exit code."""
+    report = summarize_results(begun.results)
+    if not isinstance(report.summary, LoopSummary):
+        raise TypeError("a loop sweep has rows of another lane")
+    code = exit_code(report.summary, n_planned=begun.n_planned, stopped_by=begun.stopped_by)
+    where = str(begun.results.root)
+    if as_json:
+        ending = {"results": where, "seal": begun.seal, "exit_code": code}
+        print_json(report.as_json(sealed=begun.seal is not None) | ending)
+        return code
+    report.print_to(result_console())
+    click.echo(f"results: {where}")
+    if begun.scratch is not None:
+        click.echo(f"workspaces: {begun.scratch}")
+    if begun.seal is not None:
+        click.echo(f"seal: {begun.seal}  (check: fairtrial audit {where} --expect {begun.seal})")
+    else:
+        LOG.warning("stopped; go on with: fairtrial resume %s", where)
+    return code
+
+
+def exit_code(summary: LoopSummary, *, n_planned: int, stopped_by: int | None) -> int:
+    """The exit code of a loop sweep; pure.
+
+    128 + signal after a clean stop; 70 when our own code raised in a trial; 1 when a truth check or a step failed; 5
+    when a planned trial has no counting attempt; else 0.
+    """
+    if stopped_by is not None:
+        return 128 + stopped_by
+    if any(void.error_kind == EndingKind.UNKNOWN for void in summary.voids):
+        return OUR_BUG
+    if summary.failures:
+        return THE_ANSWER_IS_NO
+    n_skipped = sum(subject.n_skipped for section in summary.sections for subject in section.subjects)
+    n_counting = sum(run.ending is RunEnding.MEASURED for run in summary.runs) + n_skipped
+    return 0 if n_counting >= n_planned else NOT_ENOUGH

@@ -1,0 +1,98 @@
+"""Rows to reports: which lane, which renderer, which files. Shared by the commands that end with a report."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from rich.console import Console
+
+from fairtrial.errors import IntegrityError, UsageError
+from fairtrial.evidence.bench import BenchFold, BenchSummary
+from fairtrial.evidence.loop_report import LoopSummary, summarize_loop
+from fairtrial.evidence.loop_runs import LoopFold
+from fairtrial.host.files import write_durably
+from fairtrial.model.loop import JsonObject
+from fairtrial.report.bench import bench_report_json, render_bench_markdown, render_bench_terminal
+from fairtrial.report.loop import loop_report_json, render_loop_markdown, render_loop_terminal
+from fairtrial.store.layout import Results
+from fairtrial.store.rows import read_rows
+from fairtrial.store.sweep_file import read_sweep
+
+__all__ = ["Report", "summarize_file", "summarize_results", "write_reports"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A summary of either lane, and its three forms.
+
+    Attributes:
+        summary: What the rows show.
+    """
+
+    summary: LoopSummary | BenchSummary
+
+    def as_markdown(self) -> str:
+        """The report for people."""
+        if isinstance(self.summary, LoopSummary):
+            return render_loop_markdown(self.summary)
+        return render_bench_markdown(self.summary)
+
+    def as_json(self, *, sealed: bool) -> JsonObject:
+        """The report for programs."""
+        if isinstance(self.summary, LoopSummary):
+            return loop_report_json(self.summary, sealed=sealed)
+        return bench_report_json(self.summary, sealed=sealed)
+
+    def print_to(self, console: Console) -> None:
+        """The report on a terminal."""
+        if isinstance(self.summary, LoopSummary):
+            render_loop_terminal(self.summary, console)
+        else:
+            render_bench_terminal(self.summary, console)
+
+
+def summarize_results(results: Results) -> Report:
+    """The report of a results directory, from its rows.
+
+    Raises:
+        IntegrityError: The rows cannot be read as rows of its sweep.
+    """
+    sweep = read_sweep(results)
+    rows = read_rows(results.results_jsonl, sweep_id=sweep.sweep)
+    return _fold(rows, sweep.lane, results.results_jsonl)
+
+
+def summarize_file(path: Path) -> Report:
+    """The report of a bare file of rows; its lane is told by its first row.
+
+    Raises:
+        UsageError: The file holds no row, or rows of neither lane.
+    """
+    rows = read_rows(path)
+    first = next(rows, None)
+    if first is None:
+        raise UsageError(f"{path}: holds no row; name a results directory or a file of rows")
+    lane = "loop" if "scenario" in first else "bench" if "arm" in first else None
+    if lane is None:
+        raise UsageError(f"{path}:1: neither a row of the tool lane (scenario) nor of the agent lane (arm)")
+    return _fold(chain([first], rows), lane, path)
+
+
+def write_reports(results: Results) -> None:
+    """Write report.md and report.json of a directory that is about to be sealed."""
+    report = summarize_results(results)
+    write_durably(results.report_md, report.as_markdown().encode())
+    text = json.dumps(report.as_json(sealed=True), ensure_ascii=False, allow_nan=False, indent=1)
+    write_durably(results.report_json, f"{text}\n".encode())
+
+
+def _fold(rows: Iterable[JsonObject], lane: str, path: Path) -> Report:
+    fold = LoopFold() if lane == "loop" else BenchFold()
+    for row in rows:
+        try:
+            fold.add(row)
+        except (UsageError, IntegrityError) as problem:
+            raise type(problem)(f"{path}: {problem}") from problem
+    return Report(summary=summarize_loop(fold) if isinstance(fold, LoopFold) else fold.summary())

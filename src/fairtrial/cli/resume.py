@@ -1,0 +1,46 @@
+"""`fairtrial resume`: finish a sweep that was broken off."""
+
+from pathlib import Path
+
+import click
+
+from fairtrial.cli.finish import finish
+from fairtrial.cli.progress import Progress
+from fairtrial.cli.reports import write_reports
+from fairtrial.store.layout import open_results
+from fairtrial.sweep.loop_sweep import SweepOptions, resume_loop
+
+__all__ = ["command"]
+
+
+@click.command("resume")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--scratch", type=click.Path(path_type=Path), help="Where to work [default: $TMPDIR, else /var/tmp].")
+@click.option("--keep-workspaces", is_flag=True, help="Leave the scratch directory behind.")
+@click.option(
+    "--lock-wait",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds to wait for another measurement.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def command(*, directory: Path, scratch: Path | None, keep_workspaces: bool, lock_wait: float, as_json: bool) -> int:
+    """Finish the sweep in DIRECTORY.
+
+    Every trial without a counting attempt (interrupted, void, never begun) gets a new one.
+    A changed input (a subject's version, a scenario, an option) is refused by name.
+    """
+    results = open_results(directory)
+    with Progress() as progress:
+        how = SweepOptions(
+            out=None,
+            scratch=scratch,
+            keep_workspaces=keep_workspaces,
+            lock_wait_s=lock_wait,
+            report=write_reports,
+            say=progress.say,
+            watch=progress.watch,
+        )
+        begun = resume_loop(results, how)
+    return finish(begun, as_json=as_json)

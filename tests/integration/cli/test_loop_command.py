@@ -1,0 +1,195 @@
+"""The tool lane from the command line: a sweep, its records, its reports, its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.needs("git"), pytest.mark.xdist_group("measurement"), pytest.mark.timeout(400)]
+
+
+def fairtrial(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fairtrial", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    out = tmp_path_factory.mktemp("sweep") / "r"
+    done = fairtrial(
+        "loop", "--scenarios", "all", "--transport", "file,http,hosted", "--runs", 2, "--out", out, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def rows_of(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+
+
+def test_json_is_one_object_with_a_schema_and_the_seal(sweep: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    out, done = sweep
+    value = json.loads(done.stdout)
+    assert value["schema"] == "loop-report/1"
+    assert value["results"] == str(out)
+    assert value["sealed"] is True
+    audited = fairtrial("audit", out, "--expect", value["seal"], "--json")
+    assert audited.returncode == 0, audited.stdout
+    assert json.loads(audited.stdout)["complete"] is True
+
+
+def test_progress_goes_to_standard_error_a_line_an_attempt(
+    sweep: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    out, done = sweep
+    finals = [row for row in rows_of(out) if row["final"]]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("fairtrial: [")]
+    assert len(lines) == len(finals)
+
+
+def test_every_planned_trial_has_rows_with_the_total_last(sweep: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    out, _ = sweep
+    plan = json.loads((out / "sweep.json").read_text())["plan"]
+    rows = rows_of(out)
+    assert [row["key"] for row in rows if row["final"]] == [entry["key"] for entry in plan]
+    assert [row["seq"] for row in rows] == list(range(len(rows)))
+    for row in rows:
+        if row["final"]:
+            assert str(row["operation"]).endswith((".total", ".skipped"))
+
+
+def test_what_cannot_be_measured_is_one_visible_row_a_cell(
+    sweep: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    out, _ = sweep
+    skips = {
+        (row["scenario"], row["remote_transport"]): row
+        for row in rows_of(out)
+        if str(row["operation"]).endswith(".skipped")
+    }
+    assert set(skips) == {
+        ("task_loop", "hosted"),
+        ("agent_task_baseline_v1", "http"),
+        ("agent_task_baseline_v1", "hosted"),
+    }
+    assert all(row["returncode"] == 77 and row["skip_reason"] for row in skips.values())
+
+
+def test_each_row_carries_what_its_time_depends_on(sweep: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    out, _ = sweep
+    for row in rows_of(out):
+        assert row["filesystem_type"]
+        assert row["filesystem_options"]
+        assert isinstance(row["load_1m"], float)
+        assert row["measurement_lock"] == "held"
+        assert row["subject_versions"]["git"].startswith("git version")  # type: ignore[index,call-overload]
+        assert row["trial_order_seed"] == 20260908
+
+
+def test_report_renders_again_and_changes_nothing(sweep: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    out, _ = sweep
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert fairtrial("report", out, "--markdown").stdout == (out / "report.md").read_text()
+    again = json.loads(fairtrial("report", out, "--json").stdout)
+    assert again == json.loads((out / "report.json").read_text())
+    bare = json.loads(fairtrial("report", out / "results.jsonl", "--json").stdout)
+    assert bare == again | {"sealed": False}
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_resuming_a_finished_sweep_runs_nothing_and_keeps_the_seal(
+    sweep: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    out, done = sweep
+    again = fairtrial("resume", out, "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["seal"] == json.loads(done.stdout)["seal"]
+
+
+def test_an_edited_number_in_a_report_is_named(
+    sweep: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    out, _ = sweep
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", str(out), str(copy)], check=True)
+    text = (copy / "report.md").read_text()
+    (copy / "report.md").write_text(text.replace("pass", "pASS", 1))
+    audited = fairtrial("audit", copy)
+    assert audited.returncode == 4
+    assert "report.md" in audited.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_sweep_says_so_and_resume_finishes_it(number: signal.Signals, tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    command = [sys.executable, "-m", "fairtrial", "loop", "--runs", "3", "--out", str(out)]
+    live = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 200
+    while not (out / "results.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(live.pid, number)
+    _, said = live.communicate(timeout=100)
+    assert live.returncode == 128 + number, said
+    assert "fairtrial resume" in said
+    assert not (out / "seal.json").exists()
+    assert (out / "report.md").exists()
+    again = fairtrial("resume", out)
+    assert again.returncode == 0, again.stderr
+    assert fairtrial("audit", out).returncode == 0
+
+
+def test_a_worker_that_is_killed_makes_one_interrupted_row_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    command = [sys.executable, "-m", "fairtrial", "loop", "--runs", "3", "--out", str(out)]
+    live = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 200
+    while not list(out.glob("trials/*/*/intent.json")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    children = Path(f"/proc/{live.pid}/task/{live.pid}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGKILL)
+    _, said = live.communicate(timeout=200)
+    assert live.returncode == 5, said
+    kinds = [row["error_kind"] for row in rows_of(out) if row["final"]]
+    assert kinds.count("interrupted") == 1
+    assert kinds.count(None) == 5
+    again = fairtrial("resume", out)
+    assert again.returncode == 0, again.stderr
+    assert len([row for row in rows_of(out) if row["final"]]) == 7
+
+
+def test_a_failed_truth_check_ends_the_sweep_with_one(tmp_path: Path) -> None:
+    liar = tmp_path / "git"
+    liar.write_text('#!/bin/sh\nfor word; do [ "$word" = origin ] && exit 0; done\nexec /usr/bin/git "$@"\n')
+    liar.chmod(0o755)
+    path = tmp_path / "subjects.toml"
+    path.write_text(f'[subject.liar]\nsubject = "git"\nbinary = "{liar}"\n')
+    out = tmp_path / "r"
+    done = fairtrial("loop", "--subjects-file", path, "--subjects", "liar", "--runs", 1, "--out", out)
+    assert done.returncode == 1, done.stderr
+    totals = [row for row in rows_of(out) if row["final"]]
+    assert [total["oracle_payload_on_remote_branch"] for total in totals] == [False, False]
+
+
+def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path: Path) -> None:
+    done = fairtrial("loop", "--runs", 2, "--dry-run", "--json", cwd=tmp_path)
+    assert [entry["plan_index"] for entry in json.loads(done.stdout)["plan"]] == [0, 1, 2, 3]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_sweep_waits_for_the_first_and_says_how_long(tmp_path: Path) -> None:
+    commands = [
+        [sys.executable, "-m", "fairtrial", "loop", "--runs", "2", "--out", str(tmp_path / name)] for name in ("a", "b")
+    ]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for command in commands
+    ]
+    said = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert any("waiting up to" in each for each in said)
+    waits = [max(row["measurement_lock_wait_ms"] for row in rows_of(tmp_path / name)) for name in ("a", "b")]  # type: ignore[type-var]
+    assert max(waits) > 500  # type: ignore[operator]
