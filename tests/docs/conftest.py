@@ -1,0 +1,87 @@
+"""The reference read as tables, and one small real sweep that its pages are compared with."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+Row = dict[str, str]
+
+_CELL: Final = re.compile(r"(?<!\\)\|")
+
+
+@pytest.fixture(scope="session")
+def reference(clone: Path) -> Path:
+    """The directory of the reference."""
+    return clone / "docs" / "reference"
+
+
+@pytest.fixture(scope="session")
+def read_table(reference: Path) -> Callable[..., list[Row]]:
+    """Reads the rows of the tables below a heading of a page, by column; `deep` takes the headings below it as well."""
+
+    def read(page: str, heading: str, *, deep: bool = False) -> list[Row]:
+        rows: list[Row] = []
+        columns: list[str] | None = None
+        for line in _section((reference / page).read_text().splitlines(), heading, deep=deep):
+            if not line.startswith("|"):
+                columns = None
+                continue
+            cells = [cell.strip() for cell in _CELL.split(line)[1:-1]]
+            if columns is None:
+                columns = cells
+            elif set(cells) != {"---"}:
+                rows.append(dict(zip(columns, cells, strict=True)))
+        assert rows, f"{page}: no table below {heading!r}"
+        return rows
+
+    return read
+
+
+def _section(lines: list[str], heading: str, *, deep: bool) -> Iterator[str]:
+    level = 0
+    for line in lines:
+        if title := re.match(r"(#+) (.*)", line):
+            if level and (len(title[1]) <= level or not deep):
+                return
+            if title[2] == heading:
+                level = len(title[1])
+        elif level:
+            yield line
+    assert level, f"no heading {heading!r}"
+
+
+@pytest.fixture(scope="session")
+def names() -> Callable[[str], list[str]]:
+    """The words of a text that stand in backquotes."""
+    return lambda text: re.findall(r"`([^`]+)`", text)
+
+
+@pytest.fixture(scope="session")
+def sweep() -> Iterator[Path]:
+    """The results of a sweep with every kind of row: the hosted remote is not there, so its trials are void."""
+    directory = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
+    try:
+        results = directory / "r"
+        asked = ["--scenarios", "all", "--transport", "file,http,hosted", "--runs", "1", "--out", str(results)]
+        remote = ["--remote-is-disposable", (directory / "none").as_uri(), "--lock-wait", "500"]
+        argv = [sys.executable, "-m", "fairtrial", "-q", "loop", *asked, *remote]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 5, done.stderr
+        yield results
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def sweep_rows(sweep: Path) -> list[dict[str, Any]]:
+    """The rows of that sweep."""
+    return [json.loads(line) for line in (sweep / "results.jsonl").read_bytes().splitlines()]

@@ -1,0 +1,104 @@
+"""The JSON objects of `commands.md` against what the commands print."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.cli.main import run
+
+Capture = pytest.CaptureFixture[str]
+ReadTable = Callable[..., list[dict[str, str]]]
+Print = Callable[..., dict[str, Any]]
+
+PAGE = "commands.md"
+BY_NAME = {"medians", "counts"}
+"""Objects whose keys are names, not fields."""
+ONLY_AT_THE_END = {"results", "seal", "exit_code"}
+on_the_sweep = [pytest.mark.needs("git"), pytest.mark.xdist_group("docs-sweep"), pytest.mark.timeout(900)]
+
+
+def paths_of(value: object, path: str = "") -> Iterator[str]:
+    """Every field of an object as a path, as the page writes it."""
+    if isinstance(value, list):
+        for item in value:
+            yield from paths_of(item, f"{path}[]")
+    elif isinstance(value, dict):
+        by_name = path.rpartition(".")[2] in BY_NAME
+        for key, inner in value.items():
+            below = f"{path}{{}}" if by_name else f"{path}.{key}".removeprefix(".")
+            yield below
+            yield from paths_of(inner, below)
+
+
+@pytest.fixture
+def printed(capsys: Capture) -> Print:
+    """Runs a command line and reads the object that it prints."""
+
+    def run_and_read(*argv: str, code: int = 0) -> dict[str, Any]:
+        assert run(argv) == code
+        value: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return value
+
+    return run_and_read
+
+
+def check(value: dict[str, Any], read_table: ReadTable) -> None:
+    told = {line["field"].strip("`") for line in read_table(PAGE, value["schema"])}
+    assert set(paths_of(value)) <= told
+    top = {path for path in told if "." not in path and "[" not in path and "{" not in path}
+    assert top - ONLY_AT_THE_END <= value.keys()
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("plugins", "--json"), 0),
+        (("loop", "--dry-run", "--runs", "1", "--transport", "file,ssh", "--json"), 0),
+        (("loop", "--scenarios", "nothing", "--json"), 2),
+    ],
+)
+@pytest.mark.needs("git")
+def test_an_object_that_needs_no_sweep_is_in_the_reference(
+    argv: tuple[str, ...], code: int, printed: Print, read_table: ReadTable
+) -> None:
+    check(printed(*argv, code=code), read_table)
+
+
+@pytest.mark.needs("git")
+def test_what_doctor_prints_is_in_the_reference(printed: Print, read_table: ReadTable) -> None:
+    check(printed("doctor", "--json"), read_table)
+
+
+class TestOnASweep:
+    pytestmark = on_the_sweep
+
+    def test_the_report_is_in_the_reference(self, sweep: Path, printed: Print, read_table: ReadTable) -> None:
+        report = printed("report", str(sweep), "--json")
+        check(report, read_table)
+        assert report["skipped"]
+        assert report["void"]
+
+    def test_the_written_report_has_the_same_fields(self, sweep: Path, read_table: ReadTable) -> None:
+        check(json.loads((sweep / "report.json").read_text()), read_table)
+
+    def test_what_audit_prints_is_in_the_reference(self, sweep: Path, printed: Print, read_table: ReadTable) -> None:
+        check(printed("audit", str(sweep), "--json", code=5), read_table)
+
+    def test_what_audit_says_of_damage_is_in_the_reference(
+        self, sweep: Path, printed: Print, read_table: ReadTable
+    ) -> None:
+        wrong = printed("audit", str(sweep), "--expect", "0" * 64, "--json", code=4)
+        check(wrong, read_table)
+        assert wrong["problems"]
+
+
+def test_a_report_of_the_agent_lane_has_the_fields_of_the_reference(
+    tmp_path: Path, printed: Print, read_table: ReadTable
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"task": "t", "arm": "baseline", "run": 0, "resolved": True, "class": "x"}) + "\n")
+    told = {line["field"].strip("`") for line in read_table(PAGE, "bench-report/1")}
+    assert printed("report", str(rows), "--json").keys() == told

@@ -1,0 +1,67 @@
+"""`protocols.md` against the protocols, the entry points and the specs."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+import pytest
+
+from fairtrial import protocols
+from fairtrial.model import loop
+from fairtrial.model.trial import LoopTask, TrialSpec
+from fairtrial.plugins import GROUPS
+from fairtrial.sweep.worker import Answer
+
+ReadTable = Callable[..., list[dict[str, str]]]
+Names = Callable[[str], list[str]]
+
+PAGE = "protocols.md"
+
+
+def signature_of(name: str, method: Callable[..., object]) -> str:
+    parameters = [parameter for parameter in inspect.signature(method).parameters if parameter != "self"]
+    return f"{name}({', '.join(parameters)})"
+
+
+def members_of(protocol: type) -> list[str]:
+    """Attributes and methods as the page writes them, in the order of the source."""
+    methods = [signature_of(name, value) for name, value in vars(protocol).items() if inspect.isfunction(value)]
+    own = [method for method in methods if not method.startswith("_") or method.startswith("__init__(variant")]
+    return [*vars(protocol).get("__annotations__", {}), *own]
+
+
+def fields_of(type_: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(type_)]
+
+
+def test_the_entry_point_groups_are_those_of_the_program(read_table: ReadTable, names: Names) -> None:
+    table = read_table(PAGE, "Extension points")
+    assert tuple(line["entry-point group"].strip("`") for line in table) == GROUPS
+    for line in table:
+        assert hasattr(protocols, line["protocol"].strip("`"))
+        points = entry_points(group=line["entry-point group"].strip("`"))
+        ours = {point.name for point in points if point.value.startswith("fairtrial.")}
+        assert set(names(line["built in"])) == ours
+
+
+@pytest.mark.parametrize(("heading", "protocol"), [("Subject", protocols.Subject), ("Engine", protocols.Engine)])
+def test_the_members_of_a_protocol_are_in_the_reference(heading: str, protocol: type, read_table: ReadTable) -> None:
+    told = [line["member"].strip("`") for line in read_table(PAGE, heading) if "member" in line]
+    worker = members_of(protocols.Worker) if protocol is protocols.Engine else []
+    assert told == [*members_of(protocol), *worker]
+
+
+def test_the_values_that_a_subject_meets_are_in_the_reference(read_table: ReadTable, names: Names) -> None:
+    told = {
+        line["value"].strip("`"): names(line["attributes"]) for line in read_table(PAGE, "Subject") if "value" in line
+    }
+    assert told
+    for name, attributes in told.items():
+        assert attributes == fields_of(getattr(loop, name))
+
+
+def test_a_trial_spec_is_in_the_reference(read_table: ReadTable) -> None:
+    told = [line["field"].strip("`") for line in read_table(PAGE, "A trial spec")]
+    answer = ["done", *fields_of(Answer)]
+    assert told == [*fields_of(TrialSpec), *(f"loop.{name}" for name in fields_of(LoopTask)), *answer]
