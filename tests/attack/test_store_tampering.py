@@ -14,7 +14,7 @@ import pytest
 from fairtrial.errors import IntegrityError
 from fairtrial.store.attempts import OUTCOME_SCHEMA, describe_artifacts, write_intent, write_outcome
 from fairtrial.store.audit import AuditReport, audit
-from fairtrial.store.chain import encode_row, render_lines
+from fairtrial.store.chain import MAX_LINE_BYTES, EncodedRow, encode_row, render_lines
 from fairtrial.store.journal import Journal
 from fairtrial.store.layout import Results, create_results
 from fairtrial.store.problems import ProblemKind
@@ -619,3 +619,50 @@ def test_a_name_that_is_not_utf_8_is_named_and_cannot_be_sealed(sealed: Results)
     assert (problem.kind, problem.as_line().isascii()) == (ProblemKind.ARTIFACT_ADDED, True)
     with pytest.raises(IntegrityError, match="not UTF-8"):
         seal(sealed)
+
+
+def test_no_flipped_bit_of_a_sealed_journal_goes_unseen(tmp_path: Path) -> None:
+    results = create_results(tmp_path / "results", lane="loop", now=NOW, base=tmp_path)
+    plan = [{"plan_index": trial, "key": key_of(trial)} for trial in range(2)]
+    sweep = write_sweep(results, {"schema": "sweep/1", "sweep": SWEEP, "lane": "loop", "plan": plan})
+    with Journal.open(results, sweep) as journal:
+        for trial in range(2):
+            rows = [{"schema": "loop-row/1", "error_kind": "interrupted", "n": n} for n in range(2)]
+            journal.append(rows, key=key_of(trial), attempt=1, plan_index=trial)
+        write_seal(results, journal)
+    data = results.results_jsonl.read_bytes()
+    for at in range(len(data)):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << (at % 8)
+        results.results_jsonl.write_bytes(flipped)
+        report = check(results)
+        assert not report.is_intact, f"bit {at % 8} of byte {at}"
+        line = data.count(b"\n", 0, at) + 1
+        assert {problem.where for problem in report.problems} >= {f"results.jsonl:{line}"}, f"byte {at}"
+
+
+@pytest.mark.parametrize("state", ["sealed", "unsealed"])
+def test_trials_behind_a_symbolic_link_are_never_entered(
+    request: pytest.FixtureRequest, state: str, tmp_path: Path
+) -> None:
+    results: Results = request.getfixturevalue(state)
+    results.trials.rename(tmp_path / "elsewhere")
+    results.trials.symlink_to(tmp_path / "elsewhere")
+    problems = found(results)
+    assert ("not-a-file", "trials") in problems
+    assert {kind for kind, _ in problems} <= {"not-a-file", "outcome-missing"}
+
+
+def test_a_row_as_long_as_a_line_may_be_is_compared_and_no_crash(unsealed: Results) -> None:
+    head = hashlib.sha256(lines_of(unsealed)[-1]).hexdigest()
+    row = EncodedRow(b'{"schema":"loop-row/1"', b',"text":"' + b"x" * (MAX_LINE_BYTES - 300) + b'"}')
+    more, _ = render_lines([row], sweep=SWEEP, key=key_of(0), attempt=2, plan_index=0, seq=N_TRIALS * N_ROWS, prev=head)
+    with unsealed.results_jsonl.open("ab") as file:
+        file.write(more)
+    directory = unsealed.root / directory_of(0, 2)
+    shutil.copytree(unsealed.root / directory_of(0), directory)
+    (directory / "outcome.json").write_bytes(
+        (directory / "outcome.json").read_bytes().replace(b'"attempt":1', b'"attempt":2')
+    )
+    kinds = [kind for kind, _ in found(unsealed)]
+    assert kinds == ["outcome-differs", "second-counting-attempt"]

@@ -73,9 +73,10 @@ def sweep() -> Iterator[Path]:
         results = directory / "r"
         asked = ["--scenarios", "all", "--transport", "file,http,hosted", "--runs", "1", "--out", str(results)]
         remote = ["--remote-is-disposable", (directory / "none").as_uri(), "--lock-wait", "500"]
-        argv = [sys.executable, "-m", "fairtrial", "-q", "loop", *asked, *remote]
+        argv = [sys.executable, "-m", "fairtrial", "-q", "loop", *asked, *remote, "--json"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         assert done.returncode == 5, done.stderr
+        (directory / "printed.json").write_text(done.stdout)
         yield results
     finally:
         shutil.rmtree(directory)
@@ -85,3 +86,10 @@ def sweep() -> Iterator[Path]:
 def sweep_rows(sweep: Path) -> list[dict[str, Any]]:
     """The rows of that sweep."""
     return [json.loads(line) for line in (sweep / "results.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture(scope="session")
+def sweep_printed(sweep: Path) -> dict[str, Any]:
+    """The object that the command of that sweep printed."""
+    printed: dict[str, Any] = json.loads((sweep.parent / "printed.json").read_text())
+    return printed

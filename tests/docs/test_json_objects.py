@@ -1,6 +1,7 @@
 """The JSON objects of `commands.md` against what the commands print."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,18 @@ def test_what_doctor_prints_is_in_the_reference(printed: Print, read_table: Read
 class TestOnASweep:
     pytestmark = on_the_sweep
 
-    def test_the_report_is_in_the_reference(self, sweep: Path, printed: Print, read_table: ReadTable) -> None:
-        report = printed("report", str(sweep), "--json")
-        check(report, read_table)
-        assert report["skipped"]
-        assert report["void"]
+    def test_what_loop_prints_is_in_the_reference(self, sweep_printed: dict[str, Any], read_table: ReadTable) -> None:
+        check(sweep_printed, read_table)
+        assert sweep_printed.keys() >= ONLY_AT_THE_END
+
+    def test_every_field_of_a_report_is_in_the_reference_and_no_other(
+        self, sweep_rows: list[dict[str, Any]], tmp_path: Path, printed: Print, read_table: ReadTable
+    ) -> None:
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in [*sweep_rows, *rows_of_two_more(sweep_rows)]))
+        told = {line["field"].strip("`") for line in read_table(PAGE, "loop-report/1")}
+        found = {re.sub(r"\{\}.*", "{}", each) for each in paths_of(printed("report", str(path), "--json"))}
+        assert found == told - ONLY_AT_THE_END
 
     def test_the_written_report_has_the_same_fields(self, sweep: Path, read_table: ReadTable) -> None:
         check(json.loads((sweep / "report.json").read_text()), read_table)
@@ -91,8 +99,16 @@ class TestOnASweep:
         self, sweep: Path, printed: Print, read_table: ReadTable
     ) -> None:
         wrong = printed("audit", str(sweep), "--expect", "0" * 64, "--json", code=4)
-        check(wrong, read_table)
-        assert wrong["problems"]
+        told = {line["field"].strip("`") for line in read_table(PAGE, "audit/1")}
+        assert set(paths_of(wrong)) == told
+
+
+def rows_of_two_more(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Totals of git again, under two more names: of a subject to compare with it, and of one that failed."""
+    for row in rows:
+        if row["subject"] == "git" and row["operation"] == "task_loop.total" and row["error_kind"] is None:
+            yield row | {"subject": "other", "key": f"{row['key']}/other"}
+            yield row | {"subject": "failing", "key": f"{row['key']}/failing", "returncode": 1}
 
 
 def test_a_report_of_the_agent_lane_has_the_fields_of_the_reference(

@@ -47,6 +47,11 @@ def documented(read_table: ReadTable, names: Names, kind: str) -> Iterator[tuple
             yield field, line["present"] == "always"
 
 
+def test_the_kinds_of_row_are_those_of_the_sections(read_table: ReadTable) -> None:
+    kinds = [line["kind"] for line in read_table(PAGE, "Rows of the tool lane")]
+    assert sorted(kinds) == sorted({kind.partition(" ")[0] for kind in HEADINGS})
+
+
 @pytest.mark.parametrize("kind", HEADINGS)
 def test_each_field_that_a_row_carries_is_in_the_reference(
     kind: str, read_table: ReadTable, names: Names, sweep_rows: list[dict[str, Any]]

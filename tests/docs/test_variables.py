@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from fairtrial.host.janitor import SWEEP_VARIABLE
-from fairtrial.loop.stage import SERVER_ENVIRONMENT
-from fairtrial.model.loop import Variant
+from fairtrial.loop.scenarios import SCENARIOS
+from fairtrial.loop.stage import SERVER_ENVIRONMENT, open_stage
+from fairtrial.model.loop import Transport, Variant
+from fairtrial.model.trial import LoopTask, TrialSpec
 from fairtrial.subjects.git import Git
 from fairtrial.sweep.execute import worker_environment
 
@@ -70,15 +72,48 @@ def test_what_the_server_of_a_loopback_transport_is_given_is_in_the_reference(
     read_table: ReadTable, names: Names
 ) -> None:
     told = {name.partition("=")[0] for name in names(line_of(read_table, "the server of a loopback transport"))}
-    assert told == SERVER_ENVIRONMENT.keys()
+    assert told == SERVER_ENVIRONMENT.keys() | {SWEEP_VARIABLE}
 
 
-def test_what_git_is_given_is_in_the_reference(read_table: ReadTable, names: Names) -> None:
-    given = Git(Variant(name="git", subject="git", label="git")).environment(Path("/home"))
+def test_what_git_is_given_is_in_the_reference(tmp_path: Path, read_table: ReadTable, names: Names) -> None:
+    variant = Variant(name="git", subject="git", label="git")
+    with open_stage(spec_of(variant, tmp_path), SCENARIOS["task_loop"], Git(variant)) as stage:
+        given = stage.environment
     generic = {re.sub(r"^(GIT_CONFIG_(?:KEY|VALUE))_\d+$", r"\1_n", name) for name in given}
     told = dict(name.partition("=")[::2] for name in names(line_of(read_table, "git under test")))
     assert told.keys() == generic
     assert all(given[name] == value for name, value in told.items() if value)
+
+
+def spec_of(variant: Variant, scratch: Path) -> TrialSpec:
+    """A trial whose stage needs neither a program nor a server."""
+    task = LoopTask(
+        scenario="task_loop",
+        variant=variant,
+        subject_kind="git",
+        transport=Transport.FILE,
+        run=0,
+        block="task_loop/file/0",
+        position_in_block=0,
+        block_order=("git",),
+        null_control=False,
+        skip_reason=None,
+        admitted_output_characters=0,
+        n_seed_files=0,
+        hosted_remote=None,
+        credential_env=(),
+    )
+    return TrialSpec(
+        sweep="s",
+        key="k",
+        attempt=1,
+        plan_index=0,
+        sweep_pass=0,
+        results=str(scratch),
+        scratch=str(scratch),
+        metadata={},
+        loop=task,
+    )
 
 
 def test_each_variable_of_make_is_used(clone: Path, read_table: ReadTable) -> None:

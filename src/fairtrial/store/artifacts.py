@@ -18,6 +18,7 @@ __all__ = [
     "NotRegularError",
     "digest_bytes",
     "digest_file",
+    "list_directory",
     "open_regular",
     "read_digests",
     "render_digest",
@@ -26,6 +27,7 @@ __all__ = [
 
 _NO_NAMES = {"", ".", ".."}
 _SMALL_BYTES = 64 * 1024
+_MAX_PATH_BYTES = 3500  # PATH_MAX is 4096, and a name is at most 255
 
 
 class NotRegularError(Exception):
@@ -133,6 +135,9 @@ def read_digests(document: Mapping[str, object]) -> dict[str, FileDigest]:
 def walk(root: str | Path, prefix: str = "") -> Iterator[Entry]:
     """List everything below a directory, in order of names, each directory before what it holds.
 
+    It does not recurse: a tree can be made deeper than the interpreter's stack. Deeper than the longest path it ends
+    with an entry of kind OTHER.
+
     Args:
         root: A directory that is no symbolic link.
         prefix: Put before every relative path.
@@ -140,17 +145,31 @@ def walk(root: str | Path, prefix: str = "") -> Iterator[Entry]:
     Raises:
         OSError: A directory cannot be read.
     """
-    with os.scandir(root) as listing:
-        entries = sorted(listing, key=_name)
-    for entry in entries:
-        relative = prefix + entry.name
-        if entry.is_dir(follow_symlinks=False):
-            yield Entry(relative, EntryKind.DIRECTORY)
-            yield from walk(entry.path, relative + "/")
-        elif entry.is_file(follow_symlinks=False):
+    levels = [(prefix, iter(list_directory(root)))]
+    while levels:
+        begin, entries = levels[-1]
+        entry = next(entries, None)
+        if entry is None:
+            levels.pop()
+            continue
+        relative = begin + entry.name
+        if entry.is_file(follow_symlinks=False):
             yield Entry(relative, EntryKind.FILE)
+        elif entry.is_dir(follow_symlinks=False) and len(os.fsencode(entry.path)) < _MAX_PATH_BYTES:
+            yield Entry(relative, EntryKind.DIRECTORY)
+            levels.append((relative + "/", iter(list_directory(entry.path))))
         else:
             yield Entry(relative, EntryKind.OTHER)
+
+
+def list_directory(path: str | Path) -> list[os.DirEntry[str]]:
+    """List one directory in order of names.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with os.scandir(path) as listing:
+        return sorted(listing, key=_name)
 
 
 def _name(entry: os.DirEntry[str]) -> str:

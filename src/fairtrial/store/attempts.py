@@ -20,7 +20,7 @@ from fairtrial.store.artifacts import (
     render_digest,
     walk,
 )
-from fairtrial.store.chain import check_row, encode_row
+from fairtrial.store.chain import MAX_ROW_BYTES, check_row, encode_row
 from fairtrial.store.documents import (
     FILE_MODE,
     BrokenDocumentError,
@@ -30,7 +30,7 @@ from fairtrial.store.documents import (
     read_document,
     write_document,
 )
-from fairtrial.store.layout import INTENT, OUTCOME, Results, explain_refusal, trial_name
+from fairtrial.store.layout import INTENT, OUTCOME, Results, explain_failure, trial_name
 from fairtrial.store.reserve import keeping_reserve
 from fairtrial.store.strict_json import JsonObject, MalformedJsonError, encode_object, take, take_objects
 from fairtrial.store.sweep_file import SweepFile
@@ -126,7 +126,7 @@ def write_intent(results: Results, intent: Mapping[str, object]) -> Path:
     except FileExistsError:
         raise
     except OSError as error:
-        raise explain_refusal(results.root, error) from error
+        raise explain_failure(results.root, error) from error
     return directory
 
 
@@ -209,10 +209,14 @@ def parse_outcome(path: str | Path, data: bytes) -> Outcome:
     """
     document = parse_document(path, data, schema=OUTCOME_SCHEMA)
     try:
-        return _check_outcome(document)
+        outcome = _check_outcome(document)
+        # Only in a long file may a row be too long for a journal, and no honest one is.
+        for row in outcome.rows if len(data) > MAX_ROW_BYTES else ():
+            encode_row(row)
     except MalformedJsonError as error:
         message = f"{path}: is damaged ({error}); restore it from a copy"
         raise BrokenDocumentError(message) from None
+    return outcome
 
 
 def check_identity(document: Mapping[str, object], *, schema: str = OUTCOME_SCHEMA) -> tuple[str, str, int]:
@@ -272,8 +276,10 @@ def scan_attempts(
 
 def read_attempt_name(name: str) -> int | None:
     """Read the name of an attempt's directory; None for any other name."""
+    if not name.isdecimal() or len(name) > len(str(MAX_ATTEMPT)):
+        return None
     # Not isdecimal alone: it takes other scripts' digits, and 007.
-    number = int(name) if name.isdecimal() and len(name) <= len(str(MAX_ATTEMPT)) else -1
+    number = int(name)
     return number if str(number) == name else None
 
 
@@ -326,4 +332,4 @@ def _move_outcome_aside(results: Results, key: str, attempt: int) -> Path:
     try:
         return move_aside(results, path, f"{trial_name(key)}-{attempt}-{OUTCOME}")
     except OSError as error:
-        raise explain_refusal(results.root, error) from error
+        raise explain_failure(results.root, error) from error

@@ -102,11 +102,8 @@ def _audit(results: Results, *, is_void: Callable[[Mapping[str, object]], bool],
     journal = JournalAudit(results, sweep, seal, is_void=is_void).run()
     found = journal.problems
     if seal is not None and seal.sweep_json != sweep.digest and ProblemKind.SWEEP_CHANGED not in found.counts:
-        # The first row is a second witness for the file: where it agrees, the seal is at fault.
-        if journal.n_rows:
-            found.add(ProblemKind.SEAL_CHANGED, results.seal_json.name, "its digest of sweep.json is not the chain's")
-        else:
-            found.add(ProblemKind.SWEEP_CHANGED, results.sweep_json.name, "not the file that was sealed")
+        # The chain is a second witness for the file: where it agrees, the seal is at fault.
+        found.add(ProblemKind.SEAL_CHANGED, results.seal_json.name, "its digest of sweep.json is not the chain's")
     _check_unrecorded(results, journal)
     missing = tuple(key for key in sweep.plan_keys if key not in journal.rows.with_rows)
     for key in missing:

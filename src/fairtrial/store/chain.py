@@ -22,6 +22,7 @@ from fairtrial.store.strict_json import (
 
 __all__ = [
     "MAX_LINE_BYTES",
+    "MAX_ROW_BYTES",
     "ChainError",
     "ChainedRow",
     "EncodedRow",
@@ -36,10 +37,11 @@ __all__ = [
     "read_lines",
     "read_row",
     "render_lines",
+    "render_row",
 ]
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-_MAX_ROW_BYTES = MAX_LINE_BYTES - 64 * 1024  # what is left is for the envelope
+MAX_ROW_BYTES = MAX_LINE_BYTES - 64 * 1024  # what is left is for the envelope
 
 
 class EncodedRow(NamedTuple):
@@ -203,14 +205,23 @@ def encode_row(row: Mapping[str, object]) -> EncodedRow:
     """Write a trial's own row, without envelope.
 
     Raises:
-        ValueError: It is no row, is too long, or could not be read back: a bug of the caller.
+        ValueError: It is no row, is too long, or could not be read back.
     """
     schema = check_row(row)
     data = encode_object({"schema": schema, **row})
-    if len(data) > _MAX_ROW_BYTES:
-        message = f"a row of {len(data)} bytes: keep what is long in an artifact"
-        raise ValueError(message)
-    cut = len(encode_object({"schema": schema})) - 1
+    if len(data) > MAX_ROW_BYTES:
+        raise MalformedJsonError(f"a row of {len(data)} bytes: keep what is long in an artifact")
+    return _cut(data, schema)
+
+
+def render_row(row: JsonObject) -> EncodedRow:
+    """Write a parsed row of a journal as its trial wrote it, without envelope and unchecked."""
+    schema = str(row["schema"])
+    return _cut(render_parsed({"schema": schema, **own_members(row)}), schema)
+
+
+def _cut(data: bytes, schema: str) -> EncodedRow:
+    cut = len(render_parsed({"schema": schema})) - 1
     return EncodedRow(data[:cut], data[cut:])
 
 

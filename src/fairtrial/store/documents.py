@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from itertools import count
 from pathlib import Path
 
 from fairtrial.errors import HostError, IntegrityError
@@ -104,14 +103,15 @@ def set_aside(results: Results, name: str, data: bytes) -> Path:
     Raises:
         OSError: The file system refuses.
     """
-    for path in _free_names(results, name):
-        if not os.path.lexists(path):
-            write_durably(path, data, mode=FILE_MODE)
-            return path
-        # A repair that was itself interrupted comes here a second time.
-        if path.is_file() and path.read_bytes() == data:
-            return path
-    raise AssertionError("names never end")
+    # A repair that was itself interrupted finds its own bytes there.
+    path = next(
+        path
+        for path in _names(results, name)
+        if not os.path.lexists(path) or (path.is_file() and path.read_bytes() == data)
+    )
+    if not os.path.lexists(path):
+        write_durably(path, data, mode=FILE_MODE)
+    return path
 
 
 def move_aside(results: Results, path: Path, name: str) -> Path:
@@ -120,19 +120,19 @@ def move_aside(results: Results, path: Path, name: str) -> Path:
     Raises:
         OSError: The file system refuses.
     """
-    for target in _free_names(results, name):
-        if not os.path.lexists(target):
-            path.rename(target)
-            fsync_directory(target.parent)
-            fsync_directory(path.parent)
-            return target
-    raise AssertionError("names never end")
+    target = next(target for target in _names(results, name) if not os.path.lexists(target))
+    path.rename(target)
+    fsync_directory(target.parent)
+    fsync_directory(path.parent)
+    return target
 
 
-def _free_names(results: Results, name: str) -> Iterator[Path]:
+def _names(results: Results, name: str) -> Iterator[Path]:
     if not results.set_aside.is_dir():
         results.set_aside.mkdir()
         fsync_directory(results.root)
+    number = 1
     yield results.set_aside / name
-    for number in count(2):
+    while True:
+        number += 1
         yield results.set_aside / f"{name}-{number}"

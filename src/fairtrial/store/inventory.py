@@ -1,10 +1,11 @@
 """The files of a results directory against what the seal and the outcomes say of them."""
 
 import os
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from fairtrial.store.artifacts import Entry, EntryKind, FileDigest, NotRegularError, digest_file, walk
+from fairtrial.store.artifacts import Entry, EntryKind, FileDigest, digest_file, list_directory, walk
 from fairtrial.store.attempts import read_attempt_name
 from fairtrial.store.layout import INTENT, OUTCOME, TRIALS
 from fairtrial.store.problems import ProblemKind, Problems
@@ -76,7 +77,7 @@ class Inventory:
                 continue
             found.add(name)
             relative = f"{directory}/{name}"
-            digest = outcome if name == OUTCOME and outcome is not None else self._digest(relative)
+            digest = outcome if name == OUTCOME and outcome is not None else self._digest(relative, kind)
             if digest is not None:
                 recorded = None if artifacts is None else artifacts.get(name)
                 is_listed = artifacts is None or recorded is not None or name in {INTENT, OUTCOME}
@@ -85,14 +86,13 @@ class Inventory:
             if name not in found and not self.is_expected(f"{directory}/{name}"):
                 self._problems.add(ProblemKind.ARTIFACT_REMOVED, f"{directory}/{name}", "recorded and not there")
 
-    def _digest(self, relative: str) -> FileDigest | None:
+    def _digest(self, relative: str, kind: EntryKind) -> FileDigest | None:
         """Digest a file, or report that it is none."""
-        try:
+        if kind is EntryKind.FILE:
             return digest_file(self._root + relative)
-        except NotRegularError:
-            self._forget(relative)
-            self._problems.add(ProblemKind.NOT_A_FILE, relative, "a symbolic link or special file, not followed")
-            return None
+        self._forget(relative)
+        self._problems.add(ProblemKind.NOT_A_FILE, relative, "a symbolic link or special file, not followed")
+        return None
 
     def _compare(self, relative: str, digest: FileDigest, *, recorded: FileDigest | None, is_listed: bool) -> None:
         problem = self._problems.add
@@ -117,11 +117,13 @@ class Inventory:
 
     def _find_attempts(self, trials: Collection[str]) -> Iterator[str]:
         """List the attempts' directories, and report every other name among them."""
-        for trial in self._scan(self._root + TRIALS):
+        if not _is_real_directory(self._root + TRIALS):
+            return
+        for trial in list_directory(self._root + TRIALS):
             if trial.name not in trials or not trial.is_dir(follow_symlinks=False):
                 self._report_foreign(trial, "belongs to no planned trial")
                 continue
-            for attempt in self._scan(trial.path):
+            for attempt in list_directory(trial.path):
                 if read_attempt_name(attempt.name) is None or not attempt.is_dir(follow_symlinks=False):
                     self._report_foreign(attempt, "is no attempt")
                 else:
@@ -133,7 +135,7 @@ class Inventory:
         Args:
             uncovered: Names in the root that the seal does not list.
         """
-        for top in self._scan(self._root):
+        for top in list_directory(self._root):
             if not top.is_dir(follow_symlinks=False):
                 is_file = top.is_file(follow_symlinks=False)
                 if not is_file or top.name not in uncovered:
@@ -145,7 +147,7 @@ class Inventory:
     def _check_loose(self, entry: Entry) -> None:
         """Check one name outside `trials/`."""
         if entry.kind is EntryKind.OTHER or (entry.kind is EntryKind.FILE and self._expected is not None):
-            digest = self._digest(entry.relative)
+            digest = self._digest(entry.relative, entry.kind)
             if digest is not None:
                 self._compare(entry.relative, digest, recorded=None, is_listed=True)
 
@@ -153,13 +155,6 @@ class Inventory:
         """Report what the seal lists and nobody has seen."""
         for relative in sorted(self._expected or ()):
             self._problems.add(ProblemKind.ARTIFACT_REMOVED, relative, "sealed and not there")
-
-    def _scan(self, path: str) -> list[os.DirEntry[str]]:
-        try:
-            with os.scandir(path) as listing:
-                return sorted(listing, key=_name)
-        except FileNotFoundError:
-            return []
 
     def _report_foreign(self, entry: os.DirEntry[str], what: str) -> None:
         relative = entry.path.removeprefix(self._root)
@@ -179,5 +174,8 @@ class Inventory:
             }
 
 
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name
+def _is_real_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False

@@ -26,11 +26,13 @@ from fairtrial.store.chain import (
     render_lines,
 )
 from fairtrial.store.documents import FILE_MODE, set_aside
-from fairtrial.store.layout import Results, explain_refusal
+from fairtrial.store.layout import Results, explain_failure
 from fairtrial.store.reserve import keeping_reserve
 from fairtrial.store.sweep_file import SweepFile
 
 __all__ = ["Journal", "Repair"]
+
+_MAX_TAIL_BYTES = 1 << 30  # an attempt is one write, and a write ends at 2 GiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +99,21 @@ class Journal:
             IntegrityError: It is damaged before the tail; nothing was changed.
             HostError: The file system refuses.
         """
-        fd = _open_file(results)
+        path = results.results_jsonl
         try:
-            # A descriptor of its own position: the writing one appends wherever reading has come to.
-            with os.fdopen(os.dup(fd), "rb", buffering=1 << 20) as file:
-                size = os.fstat(fd).st_size
-                whole = _find_whole_part(file, results.results_jsonl, sweep, n_bytes=size)
-            repair = _take_off_tail(results, fd, whole, n_bytes=size) if size > whole.end else None
-        except BaseException:
-            os.close(fd)
-            raise
+            fd = _open_file(path)
+            try:
+                with os.fdopen(os.dup(fd), "rb", buffering=1 << 20) as file:
+                    size = os.fstat(fd).st_size
+                    whole = _find_whole_part(file, path, sweep, n_bytes=size)
+                repair = _take_off_tail(results, fd, whole, n_bytes=size) if size > whole.end else None
+            except BaseException:
+                os.close(fd)
+                raise
+        except OSError as error:
+            if path.is_symlink():
+                raise IntegrityError(f"{path}: is a symbolic link; put the journal itself in its place") from None
+            raise explain_failure(results.root, error) from error
         return cls(results, sweep, fd=fd, whole=whole, repair=repair)
 
     @property
@@ -201,21 +208,13 @@ class Journal:
         self.close()
 
 
-def _open_file(results: Results) -> int:
-    path = results.results_jsonl
+def _open_file(path: Path) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        fd = os.open(path, flags, FILE_MODE)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            message = f"{path}: is not a regular file; put the journal back in its place"
-            raise IntegrityError(message)
-        fsync_directory(results.root)
-    except OSError as error:
-        if path.is_symlink():
-            message = f"{path}: is a symbolic link; put the journal itself in its place"
-            raise IntegrityError(message) from None
-        raise explain_refusal(results.root, error) from error
+    fd = os.open(path, flags, FILE_MODE)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise IntegrityError(f"{path}: is not a regular file; put the journal back in its place")
+    fsync_directory(path.parent)
     return fd
 
 
@@ -272,11 +271,10 @@ def _damaged(path: Path, line: int, what: str) -> IntegrityError:
 
 
 def _take_off_tail(results: Results, fd: int, whole: _WholePart, *, n_bytes: int) -> Repair:
+    if n_bytes - whole.end > _MAX_TAIL_BYTES:
+        raise _damaged(results.results_jsonl, whole.n_rows + 1, f"more than one attempt's rows follow: {whole.tail}")
     tail = os.pread(fd, n_bytes - whole.end, whole.end)
     kept = keeping_reserve(results, lambda: set_aside(results, f"results-{whole.end}.tail", tail))
-    try:
-        os.ftruncate(fd, whole.end)
-        os.fsync(fd)
-    except OSError as error:
-        raise explain_refusal(results.root, error) from error
+    os.ftruncate(fd, whole.end)
+    os.fsync(fd)
     return Repair(kept=kept, offset=whole.end, n_bytes=len(tail), what=whole.tail)

@@ -15,9 +15,9 @@ from fairtrial.store.chain import (
     LineFault,
     encode_row,
     follow_chain,
-    own_members,
     read_lines,
     read_row,
+    render_row,
 )
 from fairtrial.store.diagnosis import Finding, LineIndex, Sealed, diagnose, digest_bytes
 from fairtrial.store.inventory import Inventory
@@ -197,7 +197,7 @@ class JournalAudit:
         if outcome is None:
             return None
         rows = [encode_row(own) for own in outcome.rows]
-        own = encode_row(own_members(row))
+        own = render_row(row)
         return (own == rows[-1]) if link.final else (own in rows[:-1])
 
 

@@ -8,7 +8,6 @@ import hashlib
 import os
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 
 from fairtrial.errors import FairtrialError, HostError, UsageError
@@ -22,6 +21,7 @@ __all__ = [
     "TRIALS",
     "Results",
     "create_results",
+    "explain_failure",
     "explain_refusal",
     "hold",
     "open_results",
@@ -151,14 +151,15 @@ def create_results(out: Path | None, *, lane: str, now: datetime, base: Path) ->
 
 
 def _create_first_free(base: Path, name: str) -> Path:
-    for number in count(1):
-        root = base / (name if number == 1 else f"{name}-{number}")
+    root, number = base / name, 1
+    while True:
         try:
             root.mkdir()
         except FileExistsError:
-            continue
-        return root
-    raise AssertionError("count() never ends")
+            number += 1
+            root = base / f"{name}-{number}"
+        else:
+            return root
 
 
 def _claim(out: Path) -> None:
@@ -176,7 +177,7 @@ def _claim(out: Path) -> None:
 
 
 def explain_refusal(path: Path, error: OSError) -> FairtrialError:
-    """Say in one line why the results directory cannot be written, and the remedy."""
+    """Say in one line why a new results directory cannot be made, and the remedy."""
     match error.errno:
         case errno.EACCES | errno.EPERM | errno.EROFS | errno.EEXIST | errno.ENOTDIR | errno.ENAMETOOLONG:
             return UsageError(
@@ -188,6 +189,14 @@ def explain_refusal(path: Path, error: OSError) -> FairtrialError:
             )
         case _:
             return HostError(f"{path}: {error.strerror}; use another file system for the results with --out")
+
+
+def explain_failure(path: Path, error: OSError) -> HostError:
+    """Say in one line why a results directory that is in use cannot be read or written, and the remedy."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return HostError(f"{path}: no space left ({error.strerror}); free some, then `fairtrial resume {path}`")
+    where = error.filename or path
+    return HostError(f"{where}: {error.strerror}; make it writable again, then `fairtrial resume {path}`")
 
 
 def open_results(path: Path) -> Results:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fairtrial.store.artifacts import FileDigest, read_digests
 from fairtrial.store.attempts import check_identity, encode_outcome, parse_outcome
-from fairtrial.store.chain import ChainedRow, encode_row, own_members
+from fairtrial.store.chain import ChainedRow, render_row
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
 __all__ = ["OutcomeCursor"]
@@ -54,7 +54,7 @@ class OutcomeCursor:
             if data.startswith(head, at) and data.startswith(row.raw[row.rest_at : -1], at + len(head)):
                 return self._step(at + len(head) + len(row.raw) - 1 - row.rest_at)
         # Another program may write the same values in other bytes.
-        own = encode_row(own_members(row.parse()))
+        own = render_row(row.parse())
         return data.startswith(b"".join(own), at) and self._step(at + len(own.head) + len(own.rest))
 
     def _step(self, at: int) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fairtrial.errors import HostError
 from fairtrial.host.files import free_bytes, fsync_directory
-from fairtrial.store.layout import Results, explain_refusal
+from fairtrial.store.layout import Results, explain_failure, explain_refusal
 
 __all__ = ["LOW_SPACE_BYTES", "RESERVE_BYTES", "is_low", "keeping_reserve", "prepare_reserve", "release_reserve"]
 
@@ -76,8 +76,8 @@ def keeping_reserve(results: Results, write: Callable[[], T]) -> T:
         return write()
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not release_reserve(results):
-            raise explain_refusal(results.root, error) from error
+            raise explain_failure(results.root, error) from error
     try:
         return write()
     except OSError as error:
-        raise explain_refusal(results.root, error) from error
+        raise explain_failure(results.root, error) from error

@@ -151,11 +151,13 @@ class RowAudit:
             self._next_is_touched = True
             if current.is_planned:
                 self.with_rows.add(current.key)
+                self._check_files(current)
+                self._judge_outcome(current, is_void=True)
         else:
             lines = f"{current.first_line}-{current.last_line}"
             what = f"attempt {current.attempt} of {current.key!r} has no last row"
             self._problems.add(ProblemKind.ATTEMPT_INCOMPLETE, f"{self._results.results_jsonl.name}:{lines}", what)
-        self._check_files(current)
+            self._check_files(current)
 
     def _find(self, kind: ProblemKind, line: int, what: str) -> None:
         self._problems.add(kind, f"{self._results.results_jsonl.name}:{line}", what)

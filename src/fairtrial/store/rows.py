@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.store.chain import MAX_LINE_BYTES, read_lines
-from fairtrial.store.strict_json import JsonObject, parse_object
+from fairtrial.store.strict_json import JsonObject, MalformedJsonError, parse_object, take
 
 __all__ = ["ROW_SCHEMAS", "UPGRADES", "Upgrade", "read_rows"]
 
@@ -53,38 +53,32 @@ def read_rows(
         for line, raw in enumerate(read_lines(file), start=1):
             try:
                 row = _read_row(raw, sweep_id=sweep_id)
-                if (schema := row.get("schema")) is not None and schema not in schemas:
+                if (sweep_id is not None or "schema" in row) and take(row, "schema", str) not in schemas:
                     row = _upgrade(row, schemas=schemas, upgrades=upgrades)
             except ValueError as error:
-                message = f"{path}:{line}: {error}"
-                raise IntegrityError(message) from None
+                raise IntegrityError(f"{path}:{line}: {error}") from None
             yield row
 
 
 def _read_row(raw: bytes, *, sweep_id: str | None) -> JsonObject:
-    if len(raw) == MAX_LINE_BYTES and raw[-1:] != b"\n":
-        message = f"the line is longer than {MAX_LINE_BYTES} bytes, as no row is"
-        raise ValueError(message)
-    if raw[-1:] != b"\n" and sweep_id is not None:
-        raise ValueError("the row is torn: the sweep was killed; finish it with `fairtrial resume`")
-    row = parse_object(raw.rstrip(b"\n"))
-    if sweep_id is not None:
-        if row.get("sweep") != sweep_id:
-            message = f"the row belongs to sweep {row.get('sweep')!r}, not {sweep_id!r}; see `fairtrial audit`"
-            raise ValueError(message)
-        if "schema" not in row:
-            raise ValueError("the row names no schema; see `fairtrial audit`")
+    if not raw.endswith(b"\n"):
+        if len(raw) == MAX_LINE_BYTES:
+            raise MalformedJsonError(f"the line is longer than {MAX_LINE_BYTES} bytes, as no row is")
+        if sweep_id is not None:
+            raise MalformedJsonError("the row is torn: the sweep was killed; finish it with `fairtrial resume`")
+    row = parse_object(raw.removesuffix(b"\n"))
+    if sweep_id is not None and row.get("sweep") != sweep_id:
+        raise MalformedJsonError(f"belongs to sweep {row.get('sweep')!r}, not {sweep_id!r}; see `fairtrial audit`")
     return row
 
 
 def _upgrade(row: JsonObject, *, schemas: Collection[str], upgrades: Mapping[str, Upgrade]) -> JsonObject:
     # One step more than there are upgrades would be a circle.
     for _ in range(len(upgrades)):
-        upgrade = upgrades.get(str(row["schema"]))
+        upgrade = upgrades.get(take(row, "schema", str))
         if upgrade is None:
             break
         row = upgrade(row)
         if row["schema"] in schemas:
             return row
-    message = f"schema {row['schema']!r} is not known here; use the fairtrial that wrote it"
-    raise ValueError(message)
+    raise MalformedJsonError(f"schema {row['schema']!r} is not known here; use the fairtrial that wrote it")

@@ -21,7 +21,7 @@ from fairtrial.store.artifacts import (
 )
 from fairtrial.store.documents import BrokenDocumentError, move_aside, parse_document, read_bytes, write_document
 from fairtrial.store.journal import Journal
-from fairtrial.store.layout import Results, explain_refusal
+from fairtrial.store.layout import Results, explain_failure
 from fairtrial.store.reserve import keeping_reserve
 from fairtrial.store.strict_json import JsonObject, MalformedJsonError, take
 
@@ -149,7 +149,7 @@ def set_aside_seal(results: Results) -> None:
         if results.seal_json.exists():
             move_aside(results, results.seal_json, results.seal_json.name)
     except OSError as error:
-        raise explain_refusal(results.root, error) from error
+        raise explain_failure(results.root, error) from error
 
 
 def seals_last_row(results: Results) -> bool:
@@ -165,7 +165,7 @@ def seals_last_row(results: Results) -> bool:
     try:
         last = _last_line(results.results_jsonl)
     except OSError as error:
-        raise explain_refusal(results.root, error) from error
+        raise explain_failure(results.root, error) from error
     return seal.n_rows == 0 if not last else hashlib.sha256(last).hexdigest() == seal.chain_head
 
 
