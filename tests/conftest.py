@@ -33,6 +33,8 @@ PARTS: Final = {
     "hg": Part("core", "apt-get install mercurial"),
     "fossil": Part("core", "apt-get install fossil"),
     "bwrap": Part("core", "apt-get install bubblewrap"),
+    "oak": Part("built", "cargo install --locked oakvcs-cli --version 0.102.0"),
+    "jj": Part("built", "cargo install --locked jj-cli --version 0.45.1"),
 }
 
 TIERS: Final = ("core", "agents", "built")

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from fairtrial.model.loop import Manner, Motion, Place, Probe, Step, Transport, Truth, Variant
+from fairtrial.evidence.publication import ClientClaim
+from fairtrial.model.loop import LocalState, Manner, Motion, Place, Probe, Serve, Step, Transport, Truth, Variant
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.settings import FrontSettings
 
@@ -34,11 +35,14 @@ class Subject(Protocol):
         kind: What scenarios are defined for, for example "git".
         transports: The transports it can be driven over.
         acquisition_models: What a fresh and a warm acquisition are called in records.
+        publication_request: Substring of "METHOD target" of the HTTP requests that can move a branch, for fault rules
+            and for counting replays.
     """
 
     kind: ClassVar[str]
     transports: ClassVar[frozenset[Transport]]
     acquisition_models: ClassVar[Mapping[Manner, str]]
+    publication_request: ClassVar[str]
 
     def __init__(self, variant: Variant) -> None:
         """Take a variant; it must not touch the machine."""
@@ -52,6 +56,10 @@ class Subject(Protocol):
         """The whole environment of its commands, built from nothing."""
         ...
 
+    def home_files(self, home: Path) -> Mapping[str, str]:
+        """Configuration files that its commands read, by path below `home`."""
+        ...
+
     def remote(self, transport: Transport, store: Path, port: int | None) -> str:
         """The address a client uses for a store served over a transport."""
         ...
@@ -60,8 +68,11 @@ class Subject(Protocol):
         """The path of the store below the directory that the server serves."""
         ...
 
-    def server(self, transport: Transport, root: Path) -> FrontSettings | None:
-        """What `fairtrial.wire` must serve below `root`; None when the transport needs no server of ours."""
+    def server(self, transport: Transport, root: Path) -> FrontSettings | Serve | None:
+        """What serves the stores below `root`, present and to come.
+
+        Either settings for `fairtrial.wire`'s front, or the tool's own server; None when the transport needs none.
+        """
         ...
 
     def create_store(self, place: Place) -> tuple[Step, ...]:
@@ -78,6 +89,33 @@ class Subject(Protocol):
 
     def steps(self, motion: Motion, manner: Manner, place: Place) -> tuple[Step, ...]:
         """Zero or more commands that carry out a motion; none means that the tool has no such step."""
+        ...
+
+    def belied(self, motion: Motion, result: ProcessResult) -> str:
+        """Why a step that ended with an expected status did fail all the same; "" when it did not.
+
+        For tools whose exit status is not to be trusted; it may read nothing but the step's own output.
+        """
+        ...
+
+    def claim(self, result: ProcessResult) -> ClientClaim:
+        """What the tool claims of a publication, by exit status, text and JSON alone, as its caller would take it."""
+        ...
+
+    def reconcile(self, place: Place) -> tuple[Step, ...]:
+        """Commands by which an agent finds out whether its branch was published; the last one's output tells."""
+        ...
+
+    def reconciled_head(self, place: Place, result: ProcessResult) -> str | None:
+        """The published head that the last command of `reconcile` told of; None when it told of none."""
+        ...
+
+    def published_branch(self, run: RunProbe, place: Place) -> str | None:
+        """The branch that publishing moves: `place.branch`, or what the workspace says if the tool named it."""
+        ...
+
+    def local_state(self, run: RunProbe, place: Place) -> LocalState:
+        """What the workspace says of its own work, offline."""
         ...
 
     def client_head(self, run: RunProbe, place: Place) -> str | None:

@@ -15,7 +15,7 @@ from fairtrial.model.loop import Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.model.trial import TrialSpec
 
-__all__ = ["LOOP_ROW", "RowBuilder"]
+__all__ = ["LOOP_ROW", "Row", "RowBuilder"]
 
 LOOP_ROW: Final = "loop-row/1"
 STDERR_TAIL: Final = 4000
@@ -84,7 +84,7 @@ class RowBuilder:
     ) -> Row:
         """A command that an agent would have run (`kind` vcs or edit)."""
         code = result.returncode
-        fine = code in expected and not result.timed_out and result.state.value == "exited"
+        fine = code in expected and not result.timed_out
         returncode = 0 if fine else code or 1
         output_characters = result.stdout.n_characters + result.stderr.n_characters
         row = self._row(operation, kind) | {
@@ -149,6 +149,10 @@ class RowBuilder:
     def skip(self, stem: str, reason: str) -> Row:
         """A cell of the plan that could not be measured at all."""
         return self.hole(f"{stem}.skipped", reason)
+
+    def total(self, stem: str, sums: Mapping[str, object]) -> Row:
+        """The total row of a measured attempt, from the sums over its rows."""
+        return {**self._row(f"{stem}.total", "summary"), **sums, "operation": f"{stem}.total"}
 
     def void(self, stem: str, kind: str, detail: str) -> Row:
         """The total row of an attempt that is no evidence."""

@@ -7,8 +7,8 @@ import json
 import os
 import shlex
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from fairtrial.errors import HostError
 from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
-from fairtrial.model.loop import Place, Scenario, Step, Transport
+from fairtrial.loop.server import own_server
+from fairtrial.model.loop import Place, Scenario, Serve, Step, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
@@ -31,7 +32,8 @@ GRACE_S: Final = 2.0
 PROBE_CAPTURE_BYTES: Final = 4 * 1024 * 1024
 SERVER_ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 SHOWN_ROOT: Final = "/trial"
-SHOWN_ORIGIN: Final = "http://127.0.0.1:8080"
+LOOPBACK: Final = "127.0.0.1"
+SHOWN_PORT: Final = 8080
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class Stage:
         root: The trial's own directory.
         environment: The whole environment of the subject's commands.
         remote: The address of the remote.
-        server: The server process of a loopback transport, or None.
+        server: The wire server that clients of a loopback transport talk to, or None when there is none.
         places: One place for each phase.
         transcript: Every command run so far, as records of the transcript artifact.
         n_probe_calls: Commands run by the harness to look, not to act.
@@ -58,7 +60,7 @@ class Stage:
     environment: Mapping[str, str]
     remote: str
     server: WireServer | None
-    places: Mapping[str, Place]
+    places: dict[str, Place]
     transcript: list[dict[str, object]]
     n_probe_calls: int = 0
 
@@ -100,6 +102,12 @@ class Stage:
                 raise HostError(f"preparing the trial: {self.shown_line(step.argv)} failed: {said}")
         return tuple(results)
 
+    def settle_branch(self, phase: str) -> None:
+        """Take over the branch's name from the workspace, where the tool and not the lane named it."""
+        branch = self.subject.published_branch(self.probe, self.places[phase])
+        if branch is not None:
+            self.places[phase] = replace(self.places[phase], branch=branch)
+
     def shown(self, argv: Sequence[str]) -> tuple[str, ...]:
         """A command as an agent would have typed it: without paths and ports of this machine, so it counts alike."""
         binary, *arguments = argv
@@ -111,9 +119,8 @@ class Stage:
         return shlex.join(self.shown(argv))
 
     def _shown_argument(self, argument: str) -> str:
-        if self.spec.loop.transport is Transport.HTTP:
-            origin = urlsplit(self.remote)
-            argument = argument.replace(f"{origin.scheme}://{origin.netloc}", SHOWN_ORIGIN)
+        if self.spec.loop.transport is not Transport.HOSTED and (port := urlsplit(self.remote).port):
+            argument = argument.replace(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{SHOWN_PORT}")
         return argument.replace(str(self.root), SHOWN_ROOT)
 
     def _record(self, role: str, result: ProcessResult, cwd: Path) -> None:
@@ -145,21 +152,46 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
         (root / name).mkdir(parents=True)
     task = spec.loop
     store = subject.served_store(root / "served")
-    environment = subject.environment(root / "home") | {SWEEP_VARIABLE: spec.sweep}
+    mark = {SWEEP_VARIABLE: spec.sweep}
+    environment = subject.environment(root / "home") | mark
+    _write_files(subject, root / "home")
     if task.transport is Transport.HOSTED:
         environment |= {name: os.environ[name] for name in task.credential_env if name in os.environ}
-    front = subject.server(task.transport, root / "served")
-    if front is None:
-        remote = task.hosted_remote or subject.remote(task.transport, store, None)
-        yield _stage(spec, scenario, subject, root, environment, remote, store, None)
-        return
-    with WireServer() as server:
-        port = server.start(
-            WireSettings(front=front, forward=ForwardSettings(upstream=FRONT)),
-            SERVER_ENVIRONMENT | {SWEEP_VARIABLE: spec.sweep},
-        )
-        remote = subject.remote(task.transport, store, port)
+    with ExitStack() as stack:
+        port, server = _serve(stack, task.transport, root, subject, mark)
+        remote = task.hosted_remote or subject.remote(task.transport, store, port)
         yield _stage(spec, scenario, subject, root, environment, remote, store, server)
+
+
+def _serve(
+    stack: ExitStack, transport: Transport, root: Path, subject: Subject, mark: dict[str, str]
+) -> tuple[int | None, WireServer | None]:
+    """Start what the transport needs; the port for clients, and the wire server if clients talk to one.
+
+    HTTP is always counted by the forwarder, whoever serves behind it. All of it carries the janitor's `mark`.
+    """
+    served = root / "served"
+    front = subject.server(transport, served)
+    if front is None:
+        return None, None
+    if isinstance(front, Serve):
+        home = root / "server"
+        home.mkdir()
+        _write_files(subject, home)
+        own_port = stack.enter_context(own_server(front, subject.environment(home) | mark, root / "server.log"))
+        if transport is not Transport.HTTP:
+            return own_port, None
+        settings = WireSettings(front=None, forward=ForwardSettings(upstream=f"{LOOPBACK}:{own_port}"))
+    else:
+        settings = WireSettings(front=front, forward=ForwardSettings(upstream=FRONT))
+    server = stack.enter_context(WireServer())
+    return server.start(settings, SERVER_ENVIRONMENT | mark), server
+
+
+def _write_files(subject: Subject, home: Path) -> None:
+    for name, text in subject.home_files(home).items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
 
 
 def _stage(

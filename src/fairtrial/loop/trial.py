@@ -19,13 +19,31 @@ from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
 from fairtrial.wire.ledger import render_ledger
 
-__all__ = ["TrialRecord", "run_loop_trial"]
+__all__ = [
+    "TrialRecord",
+    "check_truth",
+    "clean_up",
+    "perform",
+    "planned_operations",
+    "play",
+    "play_and_withdraw",
+    "prepare",
+    "run_loop_trial",
+    "summarize",
+    "withdraw",
+]
 
 ORACLE_FAILURES: Final = {
     "agent_task": "agent_task_remote_payload_oracle_failed",
     "task_loop": "oracle_payload_missing_from_remote_branch",
 }
-NO_WIRE: Final = "the file transport has no wire to count on"
+NO_WIRE: Final = {
+    Transport.FILE: "the file transport has no wire to count on",
+    Transport.HTTP: "no forwarder was started",
+    Transport.NATIVE: "the forwarder speaks HTTP; the tool's own protocol is not counted",
+    Transport.SSH: "a pipe to a local command has no wire to count on",
+    Transport.HOSTED: "a hosted wire is not ours to count",
+}
 NO_COMPARATOR: Final = "a partial clone needs a server that filters; this transport has none"
 
 
@@ -53,27 +71,40 @@ def run_loop_trial(spec: TrialSpec, subject: Subject) -> TrialRecord:
     if spec.loop.skip_reason is not None:
         return TrialRecord(rows=(builder.skip(scenario.stem, spec.loop.skip_reason),))
     rows: list[Row] = []
+    artifacts: dict[str, bytes] = {}
     try:
         with open_stage(spec, scenario, subject) as stage:
-            withdraw(stage)  # an earlier attempt may have died before it could
             try:
-                total = play(stage, builder, rows)
+                total = play_and_withdraw(stage, builder, rows)
             finally:
-                remained = withdraw(stage)
-            if remained:
-                detail = f"branches remain on the hosted remote, delete them by hand: {remained}"
-                total |= {"error_kind": total["error_kind"] or "cleanup-failure", "error_detail": detail}
-            return TrialRecord(rows=(*rows, total), artifacts=_artifacts(stage))
+                artifacts["transcript.jsonl"] = stage.transcript_bytes()
+            if stage.server is not None:
+                artifacts["wire.json"] = render_ledger(stage.server.ledger()).encode()
     except (HostError, OSError) as problem:
-        return TrialRecord(rows=(*rows, builder.void(scenario.stem, "infra-error", str(problem))))
+        total = builder.void(scenario.stem, "infra-error", str(problem))
+    return TrialRecord(rows=(*rows, total), artifacts=artifacts)
+
+
+def play_and_withdraw(stage: Stage, builder: RowBuilder, rows: list[Row]) -> Row:
+    """Play, and leave no branch of ours on a hosted remote: none of an earlier attempt that died, none of this one."""
+    withdraw(stage)
+    try:
+        total = play(stage, builder, rows)
+    finally:
+        remained = withdraw(stage)
+    if remained:
+        detail = f"branches remain on the hosted remote, delete them by hand: {remained}"
+        total |= {"error_kind": total["error_kind"] or "cleanup-failure", "error_detail": detail}
+    return total
 
 
 def play(stage: Stage, builder: RowBuilder, rows: list[Row]) -> Row:
     """Everything between an empty stage and the total row; rows are appended as they come, so that none is lost."""
     prepare(stage, builder, rows)
+    before = _traffic(stage)
     expectations = perform(stage, builder, rows)
+    network = _network_fields(stage, before)
     usage = {phase: disk_usage(place.workspace) for phase, place in stage.places.items()}
-    network = _network_fields(stage)
     clean_up(stage, builder, rows)
     checks = check_truth(stage, expectations)
     published = {
@@ -112,11 +143,13 @@ def perform(stage: Stage, builder: RowBuilder, rows: list[Row]) -> dict[str, Exp
             rows.append(builder.hole(operation.name, operation.hole))
             continue
         if operation.motion is Motion.PUBLISH:
+            stage.settle_branch(operation.phase)
             expected[operation.phase] = _expectation(stage, operation.phase)
-        performed = [_step_row(stage, builder, operation, step) for step in _steps(stage, operation)]
-        rows.extend(performed)
-        if operation.motion is Motion.ACQUIRE and any(row["returncode"] != 0 for row in performed):
-            break
+        for step in _steps(stage, operation):
+            row = _step_row(stage, builder, operation, step)
+            rows.append(row)
+            if operation.motion is Motion.ACQUIRE and row["returncode"] != 0:
+                return expected
     return expected
 
 
@@ -129,13 +162,14 @@ def clean_up(stage: Stage, builder: RowBuilder, rows: list[Row]) -> None:
     for operation in stage.scenario.operations:
         if not operation.name.startswith("cleanup."):
             continue
+        workspace = stage.places[operation.phase].workspace
+        if not workspace.exists():
+            continue  # it was never acquired, or the tool has removed it
         if operation.motion is not None:
             rows.extend(_step_row(stage, builder, operation, step) for step in _steps(stage, operation))
             continue
-        workspace = stage.places[operation.phase].workspace
         begun = time.perf_counter()
-        if workspace.exists():
-            workspace.rename(workspace.with_name(f"{workspace.name}.done"))
+        workspace.rename(workspace.with_name(f"{workspace.name}.done"))
         row = builder.harness(operation.name, elapsed_ms=(time.perf_counter() - begun) * 1000, n_commands=1)
         rows.append(
             row | {"cleanup_deferred": True, "cleanup_deferred_reason": "trees are deleted when the sweep ends"}
@@ -154,13 +188,10 @@ def check_truth(stage: Stage, expectations: dict[str, Expectation]) -> dict[str,
 def summarize(stage: Stage, rows: list[Row], checks: dict[str, TruthCheck], usage: dict[str, DiskUsage | None]) -> Row:
     """The total row: sums over the rows, the truth, and what the scenario adds."""
     scenario, task = stage.scenario, stage.spec.loop
-    total = (
-        {**rows[0], **total_row(planned_operations(stage), rows)}
-        if rows
-        else total_row(planned_operations(stage), rows)
-    )
-    for name in ("process_returncode", "process_state", "expected_returncodes", "timed_out", "stderr"):
-        total.pop(name, None)
+    builder = RowBuilder.of(stage.spec, scenario.profile)
+    total = builder.total(scenario.stem, total_row(planned_operations(stage), rows, identity=builder.identity))
+    if total["elapsed_ms"] is None:
+        total["elapsed_ms_reason"] = "a step has no time, or none was run"
     verdicts = [check.holds for check in checks.values()]
     holds = None if None in verdicts or len(verdicts) < len(scenario.phases) else all(verdicts)
     failures = [f"{phase}: {failure}" for phase, check in checks.items() for failure in check.failures]
@@ -175,7 +206,6 @@ def summarize(stage: Stage, rows: list[Row], checks: dict[str, TruthCheck], usag
         "acquisition_models": _acquisitions(stage),
         "os_cache_state": "unknown",
         "os_cache_state_reason": "the page cache is neither dropped nor measured",
-        "workspace_usage_before_cleanup": {phase: value and value.as_record() for phase, value in usage.items()},
         "recorded_at": rfc3339(utc_now()),
         "error_kind": None,
         "transcript": "transcript.jsonl",
@@ -185,10 +215,13 @@ def summarize(stage: Stage, rows: list[Row], checks: dict[str, TruthCheck], usag
         total["stderr"] = ORACLE_FAILURES[scenario.stem] + (": " + "; ".join(failures) if failures else "")
     if scenario.stem == "task_loop":
         return total | loop_summary(rows)
+    absent = [phase for phase, value in usage.items() if value is None]
     return (
         total
         | cold_warm_summary(rows)
         | {
+            "workspace_usage_before_cleanup": {phase: value and value.as_record() for phase, value in usage.items()},
+            "workspace_usage_reason": f"no workspace in {', '.join(absent)}" if absent else None,
             "repository_cache_state": {"cold": "cold", "warm": "shares the cold clone's objects"},
             "partial_clone_comparator": None,
             "partial_clone_reason": NO_COMPARATOR,
@@ -232,8 +265,11 @@ def _steps(stage: Stage, operation: Operation) -> tuple[Step, ...]:
 
 def _step_row(stage: Stage, builder: RowBuilder, operation: Operation, step: Step) -> Row:
     result = stage.run_step(step)
-    kind = "edit" if operation.motion is Motion.EDIT else "vcs"
+    kind = "vcs" if step.argv[0] == stage.spec.loop.variant.binary else "edit"
     row = builder.step(step.row_name(operation.name), kind, stage.shown(step.argv), step.expected, result)
+    motion = operation.motion
+    if row["returncode"] == 0 and motion and (reason := stage.subject.belied(motion, result)):
+        row |= {"returncode": 1, "stderr": reason}
     return row | {"transcript_line": len(stage.transcript) - 1}
 
 
@@ -254,27 +290,32 @@ def _acquisitions(stage: Stage) -> dict[str, str]:
     return {operation.phase: models.get(operation.manner, operation.manner.value) for operation in acquired}
 
 
-def _network_fields(stage: Stage) -> Row:
+def _traffic(stage: Stage) -> tuple[int, int, int]:
+    """Bytes up, bytes down and requests that the wire has seen so far.
+
+    Raises:
+        HostError: The wire server failed inside: what it counted is no evidence.
+    """
     if stage.server is None:
-        reason = NO_WIRE if stage.spec.loop.transport is Transport.FILE else "a hosted wire is not ours to count"
+        return 0, 0, 0
+    ledger = stage.server.ledger()
+    if ledger.internal_errors or ledger.forward is None:
+        raise HostError(f"the wire server failed: {'; '.join(ledger.internal_errors) or 'it has no forwarder'}")
+    return ledger.forward.bytes.client_to_proxy, ledger.forward.bytes.proxy_to_client, len(ledger.forward.requests)
+
+
+def _network_fields(stage: Stage, before: tuple[int, int, int]) -> Row:
+    """What the agent's own operations moved over the wire, without the harness's seeding and reading back."""
+    if stage.server is None:
+        reason = NO_WIRE if stage.spec.loop.transport is Transport.FILE else "no forwarder stands on this wire"
         return {"network_bytes": None, "network_bytes_reason": reason}
-    forward = stage.server.ledger().forward
-    if forward is None:
-        return {"network_bytes": None, "network_bytes_reason": "the server has no forwarder to count at"}
-    up, down = forward.bytes.client_to_proxy, forward.bytes.proxy_to_client
+    up, down, requests = (now - then for now, then in zip(_traffic(stage), before, strict=True))
     return {
         "network_bytes": up + down,
         "network_up_bytes": up,
         "network_down_bytes": down,
-        "network_requests": len(forward.requests),
+        "network_requests": requests,
     }
-
-
-def _artifacts(stage: Stage) -> dict[str, bytes]:
-    artifacts = {"transcript.jsonl": stage.transcript_bytes()}
-    if stage.server is not None:
-        artifacts["wire.json"] = render_ledger(stage.server.ledger()).encode()
-    return artifacts
 
 
 def _count(row: Row, name: str) -> int:

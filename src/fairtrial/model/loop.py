@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 __all__ = [
     "JsonObject",
+    "LocalState",
     "Manner",
     "Motion",
     "Operation",
@@ -15,6 +16,7 @@ __all__ = [
     "Probe",
     "Reading",
     "Scenario",
+    "Serve",
     "Setup",
     "Step",
     "Transport",
@@ -201,6 +203,34 @@ class Step:
         if self.name == "" or self.name.startswith("."):
             return operation + self.name
         return operation.rpartition(".")[0] + "." + self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """A server of the tool's own, on 127.0.0.1, in the foreground.
+
+    Attributes:
+        argv: The command; `{port}` in it stands for the port.
+        cwd: Where it runs.
+        ready: What it prints, on either stream, once it listens. (A port that answers may be somebody else's.)
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path
+    ready: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalState:
+    """What a workspace says of its own work, without asking the server.
+
+    Attributes:
+        unpublished: It holds work that it believes to be unpublished; None when the tool keeps no such record.
+        dirty: The working tree differs from the last snapshot; None when that could not be read.
+    """
+
+    unpublished: bool | None
+    dirty: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

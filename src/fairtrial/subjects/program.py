@@ -1,0 +1,95 @@
+"""What every subject needs of its program: finding it, and reading what a finished command said."""
+
+import hashlib
+import re
+import shutil
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from fairtrial.host.process import run as run_process
+from fairtrial.model.loop import Probe, Step
+from fairtrial.model.process import ProcessResult, ProcessState
+from fairtrial.protocols import RunProbe
+
+__all__ = [
+    "PATH",
+    "ended_by_itself",
+    "find_program",
+    "first_line",
+    "remove_workspace",
+    "said",
+    "text_of",
+    "unused_path",
+]
+
+PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+SAID_CHARACTERS: Final = 400
+
+
+def find_program(
+    name: str, *, ask: Sequence[str], pattern: str, oldest: tuple[int, int], install: str, label: str
+) -> Probe:
+    """Find a program and its version, and refuse one that is too old to be driven.
+
+    Args:
+        name: Its name, looked up on our own PATH, or its path.
+        ask: Arguments that make it tell its version.
+        pattern: What the answer must match; its first two groups are the numbers to compare.
+        oldest: The oldest version that will do.
+        install: The command that installs it.
+        label: What messages call it.
+    """
+    found = shutil.which(name)
+    if found is None:
+        return _missing(f"no program '{name}' on PATH; install it: {install}")
+    binary = str(Path(found).absolute())  # not resolved: a program may be a link that tells by its name what it is
+    result = run_process([binary, *ask], env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=4096)
+    text = text_of(result.stdout.head).strip()
+    numbers = re.search(pattern, text)
+    if not result.ok or numbers is None:
+        asked = " ".join((binary, *ask))
+        return _missing(f"{asked} says {text or result.detail!r}, not a {label} version; install {label}: {install}")
+    if (int(numbers[1]), int(numbers[2])) < oldest:
+        return _missing(f"{binary} is {text}; {label} {oldest[0]}.{oldest[1]} or newer is needed: {install}")
+    digest = hashlib.sha256(Path(binary).read_bytes()).hexdigest()
+    return Probe(binary=binary, version=numbers[0], details={"binary_sha256": digest}, missing=None)
+
+
+def text_of(data: bytes) -> str:
+    """Decode what a command printed."""
+    return data.decode("utf-8", "replace")
+
+
+def said(result: ProcessResult) -> str:
+    """The end of what a command printed, on both streams, as one short text."""
+    text = (text_of(result.stdout.tail) + "\n" + text_of(result.stderr.tail)).strip()
+    return text[-SAID_CHARACTERS:] or result.detail
+
+
+def first_line(run: RunProbe, argv: Sequence[str], *, cwd: Path) -> str | None:
+    """The first line that a command prints; None when it fails or prints none."""
+    result = run(argv, cwd=cwd)
+    lines = text_of(result.stdout.head).split("\n")
+    return lines[0].strip() or None if result.ok else None
+
+
+def ended_by_itself(result: ProcessResult) -> bool:
+    """Whether a command lived to its own end: one that was killed or timed out claims nothing."""
+    return result.state is ProcessState.EXITED and not result.timed_out and (result.returncode or 0) >= 0
+
+
+def unused_path(parent: Path, name: str, suffix: str = "") -> Path:
+    """A path below `parent` where nothing is yet: a store is looked at more than once, and each look is a fresh one."""
+    paths = (parent / f"{name.replace('/', '-')}-{n}{suffix}" for n in count())
+    return next(path for path in paths if not path.exists())
+
+
+def remove_workspace(workspace: Path) -> Step:
+    """What an agent types to be rid of a workspace whose tool has no command for it."""
+    return Step(argv=("/bin/rm", "-rf", str(workspace)), cwd=workspace.parent, name=".remove")
+
+
+def _missing(reason: str) -> Probe:
+    return Probe(binary=None, version=None, details={}, missing=reason)
