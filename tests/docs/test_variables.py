@@ -58,7 +58,7 @@ def test_what_a_worker_is_given_is_in_the_reference(
     told = told_names(read_table, "Read by the program")
     for name in told:
         monkeypatch.setenv(name, "x")
-    given = worker_environment("s")
+    given = worker_environment("s", ())
     passed_on = {
         line["variable"].strip("`")
         for line in read_table(PAGE, "Read by the program")

@@ -1,12 +1,13 @@
 """`fairtrial audit`: is the evidence intact?"""
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from fairtrial.cli.output import print_json
-from fairtrial.errors import IntegrityError, NotEnoughEvidenceError
+from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
 from fairtrial.evidence.endings import is_void
 from fairtrial.store.audit import AuditReport, audit
 from fairtrial.store.layout import open_results
@@ -25,6 +26,8 @@ def command(*, directory: Path, expect: str | None, as_json: bool) -> int:
     counting attempt. Against someone who rewrites the whole chain only a digest kept elsewhere helps: pass it as
     --expect.
     """
+    if expect is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expect):
+        raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
     found = audit(open_results(directory), expect=expect, is_void=is_void)
     code = _exit_code(found)
     if as_json:

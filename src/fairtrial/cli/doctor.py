@@ -22,7 +22,7 @@ from fairtrial.plugins import plugin_names
 from fairtrial.sweep.resolve import find_subjects
 from fairtrial.sweep.scratch import scratch_base
 
-__all__ = ["command"]
+__all__ = ["Check", "Status", "command", "look"]
 
 LITTLE_SPACE_BYTES: Final = 1 << 30
 

@@ -1,5 +1,7 @@
 """`fairtrial loop`: a sweep of the tool lane."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -83,18 +85,21 @@ def command(
     """
     variants = read_variants(_names(subjects, "--subjects"), subjects_file)
     asked = list(SCENARIOS) if scenarios == "all" else _names(scenarios, "--scenarios")
+    transports = tuple(
+        Transport(require_known(each, [known.value for known in Transport], what="transport", where="--transport"))
+        for each in _names(transport, "--transport")
+    )
+    if not math.isfinite(lock_wait):
+        raise UsageError(f"--lock-wait: {lock_wait} is no number of seconds")
     options = LoopOptions(
         scenarios=tuple(require_known(name, tuple(SCENARIOS), what="scenario", where="--scenarios") for name in asked),
         subjects=tuple(variant.name for variant in variants),
-        transports=tuple(
-            Transport(require_known(name, [each.value for each in Transport], what="transport", where="--transport"))
-            for name in _names(transport, "--transport")
-        ),
+        transports=transports,
         runs=runs,
         seed=seed,
         admitted_output_characters=admitted_output_characters,
         n_seed_files=N_SEED_FILES,
-        hosted_remote=_hosted(remote_is_disposable),
+        hosted_remote=_hosted(remote_is_disposable, transports),
         credential_env=credential_env,
     )
     if dry_run:
@@ -123,7 +128,7 @@ def _names(text: str, option: str) -> list[str]:
     return names
 
 
-def _hosted(url: str | None) -> str | None:
+def _hosted(url: str | None, transports: Sequence[Transport]) -> str | None:
     if url is None:
         return None
     parts = urlsplit(url)
@@ -131,8 +136,10 @@ def _hosted(url: str | None) -> str | None:
         raise UsageError(
             "--remote-is-disposable: the address holds a credential; pass it by a variable and --credential-env NAME"
         )
-    if not url.strip():
-        raise UsageError("--remote-is-disposable: the address is empty")
+    if not url.strip() or url.startswith("-"):
+        raise UsageError(f"--remote-is-disposable: {url!r} is no address")
+    if Transport.HOSTED not in transports:
+        raise UsageError("--remote-is-disposable is given, but --transport does not name hosted; add it")
     return url
 
 

@@ -13,9 +13,10 @@ import click
 from typing_extensions import override
 
 from fairtrial import __version__
+from fairtrial.config.names import require_known
 from fairtrial.errors import FairtrialError
 
-__all__ = ["COMMANDS", "main", "run"]
+__all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 
 COMMANDS: Final = {
     "audit": "Is the evidence in a results directory intact?",
@@ -42,8 +43,8 @@ class LazyGroup(click.Group):
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name."""
-        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
-            return None
+        if cmd_name not in HIDDEN:
+            require_known(cmd_name, COMMANDS, what="command", where="fairtrial")
         module = importlib.import_module(f"fairtrial.cli.{cmd_name}")
         command = module.command
         if not isinstance(command, click.Command):
@@ -102,7 +103,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _fail(argv: Sequence[str], code: int, message: str) -> int:
-    line = " ".join(message.split())
+    line = "; ".join(" ".join(part.split()) for part in message.splitlines())
     click.echo(f"fairtrial: error: {line}", err=True)
     if "--json" in argv:
         click.echo(json.dumps({"schema": "error/1", "exit_code": code, "message": line}))

@@ -6,6 +6,7 @@ import click
 
 from fairtrial.cli.output import print_json, result_console
 from fairtrial.cli.reports import summarize_file, summarize_results
+from fairtrial.errors import UsageError
 from fairtrial.store.layout import open_results
 from fairtrial.store.seal import seals_last_row
 
@@ -22,6 +23,8 @@ def command(*, path: Path, as_json: bool, markdown: bool) -> int:
     Nothing in the directory is changed. `sealed` says that a seal names the last row; `fairtrial audit` reads
     everything.
     """
+    if as_json and markdown:
+        raise UsageError("--json and --markdown are two forms of one report; ask for one")
     if path.is_dir():
         results = open_results(path)
         report, sealed = summarize_results(results), seals_last_row(results)

@@ -83,9 +83,9 @@ def summarize_file(path: Path) -> Report:
 def write_reports(results: Results) -> None:
     """Write report.md and report.json of a directory that is about to be sealed."""
     report = summarize_results(results)
-    write_durably(results.report_md, report.as_markdown().encode())
+    write_durably(results.report_md, report.as_markdown().encode(), mode=0o644)
     text = json.dumps(report.as_json(sealed=True), ensure_ascii=False, allow_nan=False, indent=1)
-    write_durably(results.report_json, f"{text}\n".encode())
+    write_durably(results.report_json, f"{text}\n".encode(), mode=0o644)
 
 
 def _fold(rows: Iterable[JsonObject], lane: str, path: Path) -> Report:

@@ -64,6 +64,10 @@ def read_variants(names: Sequence[str], path: Path | None) -> tuple[Variant, ...
                 raise ConfigError(message, path=path, line=line, column=column, key=f"subject.{name}")
             line, column = document.locate(("subject", name, "subject"))
             require_known(entry.subject, subjects, what="subject", where=f"{path}:{line}:{column}")
+            if entry.binary is not None and not Path(entry.binary).is_absolute():
+                line, column = document.locate(("subject", name, "binary"))
+                message = f"'{entry.binary}' is no absolute path; write the program's whole path"
+                raise ConfigError(message, path=path, line=line, column=column, key=f"subject.{name}.binary")
             variants[name] = Variant(
                 name=name,
                 subject=entry.subject,

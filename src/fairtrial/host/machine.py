@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairtrial.host.mounts import FileSystem, filesystem_of
 
-__all__ = ["FileSystem", "Machine", "describe_machine", "filesystem_of", "load_average_1m"]
+__all__ = ["FileSystem", "Machine", "describe_machine", "filesystem_of", "load_average_1m", "parse_cpu_model"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from fairtrial.store.reserve import is_low
 from fairtrial.sweep.plan import PlannedTrial
 from fairtrial.sweep.worker import SPEC
 
-__all__ = ["Due", "Event", "Pass", "drive", "due_attempts"]
+__all__ = ["Due", "Event", "Pass", "drive", "due_attempts", "worker_environment"]
 
 LOG: Final = logging.getLogger(__name__)
 TRIAL_LIMIT_S: Final = 3600.0
@@ -79,6 +79,7 @@ class Pass:
         metadata: Fields that every row carries.
         engine: What starts workers.
         n_workers: How many.
+        passed_env: Names of the caller's variables that workers are given.
         watch: Called after every attempt.
         stop: The user's request to stop.
     """
@@ -91,6 +92,7 @@ class Pass:
     metadata: Mapping[str, object]
     engine: Engine
     n_workers: int
+    passed_env: tuple[str, ...]
     watch: Callable[[Event], None]
     stop: StopRequest
     n_done: int = 0
@@ -178,7 +180,10 @@ def drive(sweep: Pass, due: Sequence[Due]) -> None:
         return
     argv = (sys.executable, "-m", "fairtrial", "worker")
     n_workers = min(sweep.n_workers, len(blocks))
-    seats = [_Seat(worker) for worker in sweep.engine.start(argv, n_workers, worker_environment(sweep.sweep))]
+    seats = [
+        _Seat(worker)
+        for worker in sweep.engine.start(argv, n_workers, worker_environment(sweep.sweep, sweep.passed_env))
+    ]
     try:
         while _feed(sweep, seats, blocks):
             _wait(sweep, seats)
@@ -188,9 +193,9 @@ def drive(sweep: Pass, due: Sequence[Due]) -> None:
         _dismiss(sweep, seats)
 
 
-def worker_environment(sweep: str) -> dict[str, str]:
-    """A worker's environment: built, but for what the interpreter needs to find the same code."""
-    kept = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START")
+def worker_environment(sweep: str, passed: Sequence[str]) -> dict[str, str]:
+    """A worker's environment: built, but for what the interpreter needs to find the same code and what is passed."""
+    kept = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START", *passed)
     return {
         **{name: os.environ[name] for name in kept if name in os.environ},
         "LC_ALL": "C.UTF-8",
@@ -262,7 +267,7 @@ def _collect(sweep: Pass, seat: _Seat, argv: Sequence[str]) -> None:
             raise HostError(
                 f"{sweep.deaths} workers in a row died ({cause}); see `fairtrial doctor`, then `fairtrial resume`"
             )
-        (seat.worker,) = sweep.engine.start(argv, 1, worker_environment(sweep.sweep))
+        (seat.worker,) = sweep.engine.start(argv, 1, worker_environment(sweep.sweep, sweep.passed_env))
         return
     if lines:
         seat.running = None

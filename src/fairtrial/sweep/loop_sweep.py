@@ -33,9 +33,9 @@ from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
 from fairtrial.sweep.execute import Due, Event, Pass, drive, due_attempts
 from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, plan_loop
 from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
-from fairtrial.sweep.scratch import open_scratch, scratch_base, scratch_of
+from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
-__all__ = ["Begun", "SweepOptions", "begin_loop", "final_rows", "plan_dry", "plan_of", "resume_loop"]
+__all__ = ["Begun", "SweepOptions", "begin_loop", "final_rows", "plan_dry", "plan_of", "recover", "resume_loop"]
 
 ENVIRONMENT_VERSION: Final = "env/1"
 OPTIONS: Final[TypeAdapter[LoopOptions]] = TypeAdapter(LoopOptions)
@@ -87,7 +87,7 @@ class Begun:
 
 def plan_dry(options: LoopOptions, variants: Sequence[Variant]) -> tuple[PlannedTrial, ...]:
     """The plan of a sweep without beginning it."""
-    return plan_loop(options, SCENARIOS, _usable(find_subjects(variants)))
+    return plan_loop(options, SCENARIOS, _usable(find_subjects(variants)), _unset(options))
 
 
 def begin_loop(options: LoopOptions, variants: Sequence[Variant], how: SweepOptions) -> Begun:
@@ -99,7 +99,7 @@ def begin_loop(options: LoopOptions, variants: Sequence[Variant], how: SweepOpti
     """
     subjects = _usable(find_subjects(variants))
     base = scratch_base(how.scratch)
-    plan = plan_loop(options, SCENARIOS, subjects)
+    plan = plan_loop(options, SCENARIOS, subjects, _unset(options))
     begun = utc_now()
     results = create_results(how.out, lane="loop", now=begun, base=Path("results"))
     sweep = f"loop-{stamp(begun)}-{os.urandom(3).hex()}"
@@ -163,6 +163,10 @@ def plan_of(
         raise IntegrityError(f"{results.sweep_json}: not a plan that this version understands: {problem}") from problem
 
 
+def _unset(options: LoopOptions) -> list[str]:
+    return [name for name in options.credential_env if name not in os.environ]
+
+
 def _usable(subjects: tuple[SubjectFound, ...]) -> tuple[SubjectFound, ...]:
     reasons = [subject.probe.missing for subject in subjects if subject.probe.missing is not None]
     if len(reasons) == len(subjects):
@@ -179,11 +183,12 @@ def _run(
 ) -> Begun:
     kill_strays_of(sweep.sweep)
     scratch = scratch_of(scratch_base(how.scratch), sweep.sweep, results.root)
+    remove_earlier(Path(str(sweep.document["scratch"])), now=scratch)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_requests())
         prepare_reserve(results)
-        lock = stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=_waiting(how)))
         stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces))
+        lock = stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=_waiting(how)))
         journal = stack.enter_context(Journal.open(results, sweep))
         if (repair := journal.repair) is not None:
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
@@ -197,10 +202,12 @@ def _run(
             metadata=_metadata(sweep.document, subjects, lock.waited_ms),
             engine=cast("type[Engine]", load_plugin("fairtrial.engines", "local").target)(),
             n_workers=1,  # latency is measured: one at a time
+            passed_env=tuple(dict.fromkeys(name for trial in plan for name in trial.loop.credential_env)),
             watch=how.watch,
             stop=stop,
         )
         recover(this_pass, sweep, plan, how.say)
+        this_pass.n_done = 0
         due = due_attempts(plan, tuple(final_rows(results, sweep)))
         seal = read_seal(results)
         if due and seal is not None:
@@ -222,9 +229,7 @@ def _run(
 
 
 def _waiting(how: SweepOptions) -> Callable[[str], None]:
-    return lambda holder: how.say(
-        f"waiting up to {how.lock_wait_s:.0f} s for another measurement on this host: {holder}"
-    )
+    return lambda holder: how.say(f"waiting up to {how.lock_wait_s:g} s for another measurement on this host: {holder}")
 
 
 def recover(this_pass: Pass, sweep: SweepFile, plan: Sequence[PlannedTrial], say: Callable[[str], None]) -> None:

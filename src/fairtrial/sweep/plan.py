@@ -72,9 +72,17 @@ class PlannedTrial:
 
 
 def skip_reason(
-    scenario: Scenario, subject: SubjectFound, transport: Transport, hosted_remote: str | None
+    scenario: Scenario, subject: SubjectFound, transport: Transport, options: LoopOptions, unset: Sequence[str]
 ) -> str | None:
-    """Why a cell of the plan cannot be measured here; None when it can."""
+    """Why a cell of the plan cannot be measured here; None when it can.
+
+    Args:
+        scenario: The scenario.
+        subject: The subject as found here.
+        transport: The transport.
+        options: What the user asked.
+        unset: Credential variables that the user named and that are not set.
+    """
     if subject.probe.missing is not None:
         return subject.probe.missing
     if scenario.subject_kinds is not None and subject.kind not in scenario.subject_kinds:
@@ -83,13 +91,18 @@ def skip_reason(
         return f"{scenario.name} is defined for transport {', '.join(sorted(scenario.transports))} only"
     if transport not in subject.transports:
         return f"subject {subject.variant.name} cannot be driven over transport {transport}"
-    if transport is Transport.HOSTED and hosted_remote is None:
+    if transport is Transport.HOSTED and options.hosted_remote is None:
         return "no hosted remote is configured: name a disposable one with --remote-is-disposable URL"
+    if transport is Transport.HOSTED and unset:
+        return f"credential variables are not set: {', '.join(unset)}"
     return None
 
 
 def plan_loop(
-    options: LoopOptions, scenarios: Mapping[str, Scenario], subjects: Sequence[SubjectFound]
+    options: LoopOptions,
+    scenarios: Mapping[str, Scenario],
+    subjects: Sequence[SubjectFound],
+    unset: Sequence[str] = (),
 ) -> tuple[PlannedTrial, ...]:
     """All trials of a tool sweep, block after block.
 
@@ -101,7 +114,7 @@ def plan_loop(
     for run in range(options.runs):
         for name in options.scenarios:
             for transport in options.transports:
-                tasks.extend(_block(options, scenarios[name], transport, run, subjects))
+                tasks.extend(_block(options, scenarios[name], transport, run, subjects, unset))
     return tuple(PlannedTrial(plan_index=index, key=_key(task), loop=task) for index, task in enumerate(tasks))
 
 
@@ -110,12 +123,17 @@ def _key(task: LoopTask) -> str:
 
 
 def _block(
-    options: LoopOptions, scenario: Scenario, transport: Transport, run: int, subjects: Sequence[SubjectFound]
+    options: LoopOptions,
+    scenario: Scenario,
+    transport: Transport,
+    run: int,
+    subjects: Sequence[SubjectFound],
+    unset: Sequence[str],
 ) -> Iterator[LoopTask]:
     block = f"{scenario.name}/{transport}/{run}"
     able: list[LoopTask] = []
     for subject in subjects:
-        reason = skip_reason(scenario, subject, transport, options.hosted_remote)
+        reason = skip_reason(scenario, subject, transport, options, unset)
         task = _task(options, scenario, transport, run, block, subject, reason)
         if reason is None:
             able.append(task)

@@ -11,8 +11,9 @@ from fairtrial.errors import HostError
 from fairtrial.host.files import remove_tree
 from fairtrial.host.machine import filesystem_of
 
-__all__ = ["open_scratch", "scratch_base", "scratch_of"]
+__all__ = ["open_scratch", "remove_earlier", "scratch_base", "scratch_of"]
 
+PREFIX: Final = "ft-"
 LONGEST_PATH: Final = 60
 """Bytes: a socket's path ends at 107, and names of trials and sockets must fit behind this one."""
 
@@ -38,8 +39,22 @@ def scratch_base(asked: Path | None) -> Path:
 
 def scratch_of(base: Path, sweep: str, results: Path) -> Path:
     """The scratch directory of a sweep: short, and the same name for every process that works on it."""
-    name = hashlib.sha256(f"{sweep}\0{results}".encode()).hexdigest()[:10]
-    return base / f"ft-{name}"
+    name = hashlib.sha256(f"{sweep}\0{results.resolve()}".encode()).hexdigest()[:10]
+    return base / f"{PREFIX}{name}"
+
+
+def remove_earlier(recorded: Path, *, now: Path) -> None:
+    """Remove what an earlier pass left in another place; only a directory that we named can be meant.
+
+    Raises:
+        HostError: It cannot be removed.
+    """
+    if recorded == now or not recorded.name.startswith(PREFIX) or recorded.is_symlink() or not recorded.is_dir():
+        return
+    try:
+        remove_tree(recorded)
+    except OSError as problem:
+        raise HostError(f"scratch directory {recorded} of an earlier pass cannot be removed: {problem}") from problem
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def run_attempt(spec: TrialSpec) -> Answer:
         rows = [dict(row) for row in record.rows]
         rows[-1]["stray_processes"] = kill_strays()
         for name, content in record.artifacts.items():
-            write_durably(directory / name, content)
+            write_durably(directory / name, content, mode=0o644)
         ending = {"artifacts": describe_artifacts(directory), "rows": rows, "ended_utc": _now()}
         write_outcome(results, {"schema": OUTCOME_SCHEMA, **identity, **ending})
     except (HostError, OSError) as problem:

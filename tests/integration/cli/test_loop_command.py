@@ -193,3 +193,52 @@ def test_a_second_sweep_waits_for_the_first_and_says_how_long(tmp_path: Path) ->
     assert any("waiting up to" in each for each in said)
     waits = [max(row["measurement_lock_wait_ms"] for row in rows_of(tmp_path / name)) for name in ("a", "b")]  # type: ignore[type-var]
     assert max(waits) > 500  # type: ignore[operator]
+
+
+def test_a_credential_variable_reaches_the_client_of_a_hosted_remote_and_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, trace, out = tmp_path / "hosted.git", tmp_path / "trace", tmp_path / "r"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(remote)], check=True)
+    monkeypatch.setenv("GIT_TRACE", str(trace))
+    hosted = ["loop", "--transport", "hosted", "--remote-is-disposable", f"file://{remote}", "--runs", 1]
+    done = fairtrial(*hosted, "--credential-env", "GIT_TRACE", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert trace.exists()
+    assert str(trace).encode() not in b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
+    monkeypatch.delenv("GIT_TRACE")
+    unset = fairtrial(*hosted, "--credential-env", "GIT_TRACE", "--out", tmp_path / "u")
+    assert unset.returncode == 0, unset.stderr
+    (row,) = rows_of(tmp_path / "u")
+    assert row["returncode"] == 77
+    assert "GIT_TRACE" in str(row["skip_reason"])
+
+
+def test_resume_removes_the_scratch_of_an_earlier_pass_wherever_it_was(tmp_path: Path) -> None:
+    out, first, second = tmp_path / "r", tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "fairtrial",
+        "-q",
+        "loop",
+        "--runs",
+        "2",
+        "--out",
+        str(out),
+        "--scratch",
+        str(first),
+    ]
+    live = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 200
+    while not list(out.glob("trials/*/*/intent.json")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    live.kill()
+    live.wait(60)
+    assert list(first.iterdir()) != []
+    again = fairtrial("resume", out, "--scratch", second)
+    assert again.returncode == 0, again.stderr
+    assert list(first.iterdir()) == []
+    assert list(second.iterdir()) == []

@@ -78,6 +78,7 @@ def test_a_wire_fills_network_bytes_and_a_file_store_says_why_not(
     over_http = run_loop_trial(make_spec("task_loop", Transport.HTTP), Git(git_variant)).rows[-1]
     assert over_http["network_bytes"] == over_http["network_up_bytes"] + over_http["network_down_bytes"]
     assert over_http["network_bytes"] > 1000
+    assert over_http["network_requests"] == 4  # two pushes of two requests: the harness's own traffic is left out
     local = run_loop_trial(make_spec("task_loop", Transport.FILE), Git(git_variant)).rows[-1]
     assert local["network_bytes"] is None
     assert local["network_bytes_reason"]
