@@ -18,7 +18,7 @@ PAGE = "commands.md"
 BY_NAME = {"medians", "counts"}
 """Objects whose keys are names, not fields."""
 ONLY_AT_THE_END = {"results", "seal", "exit_code"}
-on_the_sweep = [pytest.mark.needs("git"), pytest.mark.xdist_group("docs-sweep"), pytest.mark.timeout(900)]
+on_the_sweep = [pytest.mark.needs("git"), pytest.mark.xdist_group("measurement"), pytest.mark.timeout(900)]
 
 
 def paths_of(value: object, path: str = "") -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 from fairtrial.evidence.endings import ENDINGS, CountsAs
 from fairtrial.model.process import ProcessState
 
-pytestmark = [pytest.mark.needs("git"), pytest.mark.xdist_group("docs-sweep"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.needs("git"), pytest.mark.xdist_group("measurement"), pytest.mark.timeout(900)]
 
 Table = list[dict[str, str]]
 ReadTable = Callable[..., Table]

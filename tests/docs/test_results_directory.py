@@ -11,7 +11,7 @@ import pytest
 from fairtrial.store.layout import Results
 from fairtrial.store.reserve import LOW_SPACE_BYTES, RESERVE_BYTES
 
-pytestmark = [pytest.mark.needs("git"), pytest.mark.xdist_group("docs-sweep"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.needs("git"), pytest.mark.xdist_group("measurement"), pytest.mark.timeout(900)]
 
 ReadTable = Callable[..., list[dict[str, str]]]
 Names = Callable[[str], list[str]]

@@ -59,7 +59,7 @@ def test_the_seed_is_described(reference: Path) -> None:
 
 
 @pytest.mark.needs("git")
-@pytest.mark.xdist_group("docs-sweep")
+@pytest.mark.xdist_group("measurement")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_gits_rows_are_those_of_a_real_trial(
