@@ -14,6 +14,7 @@ from typing import Final
 from fairtrial.errors import FairtrialError, HostError
 from fairtrial.evidence.endings import is_void
 from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.host.files import remove_tree
 from fairtrial.host.janitor import SWEEP_VARIABLE, kill_strays_of
 from fairtrial.host.signals import StopRequest
 from fairtrial.loop.rows import RowBuilder
@@ -30,7 +31,7 @@ from fairtrial.store.attempts import (
     write_outcome,
 )
 from fairtrial.store.journal import Journal
-from fairtrial.store.layout import Results
+from fairtrial.store.layout import INTENT, Results
 from fairtrial.store.reserve import is_low
 from fairtrial.sweep.plan import PlannedTrial
 from fairtrial.sweep.worker import SPEC
@@ -129,7 +130,9 @@ class Pass:
             identity = {"sweep": self.sweep, "key": due.trial.key, "attempt": due.attempt}
             directory = self.results.attempt_dir(due.trial.key, due.attempt)
             now = rfc3339(utc_now())
-            if not directory.is_dir():  # its worker died before it could begin
+            if not (directory / INTENT).exists():  # its worker died before it could begin
+                if directory.is_dir():
+                    remove_tree(directory)
                 numbers = {"plan_index": due.trial.plan_index, "sweep_pass": self.number}
                 write_intent(self.results, {"schema": INTENT_SCHEMA, **identity, **numbers, "begun_utc": now})
             ending = {"artifacts": describe_artifacts(directory), "rows": [row], "ended_utc": now}

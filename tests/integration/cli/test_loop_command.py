@@ -242,3 +242,16 @@ def test_resume_removes_the_scratch_of_an_earlier_pass_wherever_it_was(tmp_path:
     assert again.returncode == 0, again.stderr
     assert list(first.iterdir()) == []
     assert list(second.iterdir()) == []
+
+
+def test_an_attempt_that_died_before_its_intent_is_named_interrupted_and_the_records_stay_sound(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    assert fairtrial("loop", "--runs", 1, "--out", out).returncode == 0
+    attempts = [path.parent.relative_to(out) for path in out.glob("trials/*/*/intent.json")]
+    for name in ("trials", "results.jsonl", "seal.json", "report.md", "report.json"):
+        subprocess.run(["rm", "-r", str(out / name)], check=True)
+    (out / attempts[0]).mkdir(parents=True)
+    again = fairtrial("resume", out)
+    assert again.returncode == 0, again.stderr
+    assert [row["error_kind"] for row in rows_of(out) if row["final"]].count("interrupted") == 1
+    assert fairtrial("audit", out).returncode == 0

@@ -25,9 +25,9 @@ exec /usr/bin/git "$@"
 
 def processes_of(program: Path) -> list[str]:
     lines = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            lines.append(path.read_bytes().decode(errors="replace"))
+            lines.append((path / "cmdline").read_bytes().decode(errors="replace"))
     return [line for line in lines if str(program) in line]
 
 

@@ -47,13 +47,13 @@ def command(*arguments: str) -> list[str]:
 
 
 def children_of(pid: int) -> Iterator[int]:
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            stat = path.read_text()
+            stat = (path / "stat").read_text()
         except OSError:
             continue
         if int(stat.rpartition(")")[2].split()[1]) == pid:
-            child = int(path.parent.name)
+            child = int(path.name)
             yield child
             yield from children_of(child)
 
