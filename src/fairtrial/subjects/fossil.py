@@ -111,10 +111,15 @@ class Fossil:
     def create_store(self, place: Place) -> tuple[Step, ...]:
         """One repository with one user; the settings both as the client's own and in the repository.
 
-        A clone of a file:// address is a copy of the file, and settings in a repository win over the client's own.
+        A clone of a file:// address is a copy of the file, and settings in a repository win over the client's own. The
+        backoffice is off: after a push the server leaves a process of its own session sleeping for a minute.
         """
         store = ("-R", str(place.store))
-        settings = ("autosync=0", *(f"{name}={value}" for name, value in self._variant.settings.items()))
+        settings = (
+            "autosync=0",
+            "backoffice-disable=1",
+            *(f"{name}={value}" for name, value in self._variant.settings.items()),
+        )
         return (
             self._step(place.root, "new", "-A", USER, str(place.store)),
             self._step(place.root, "user", "password", USER, PASSWORD, *store),
