@@ -90,6 +90,8 @@ def filesystem_of(path: Path, *, mounts: Sequence[Mount] | None = None) -> FileS
     real = path.resolve()
     table = read_mounts() if mounts is None else mounts
     above = [mount for mount in table if real.is_relative_to(mount.mount_point)]
+    if not above:  # as in a chroot whose root is no mount point
+        return FileSystem(type="unknown", options="", is_network=False)
     # Of mounts on one point the last hides the others.
     mount = max(enumerate(above), key=lambda item: (len(item[1].mount_point.parts), item[0]))[1]
     return FileSystem(type=mount.type, options=mount.options, is_network=mount.type in _NETWORK_TYPES)

@@ -47,3 +47,8 @@ def test_the_table_of_this_machine_is_read() -> None:
     assert filesystem_of(Path("/proc/self")).type == "proc"
     assert filesystem_of(Path("/proc/no/such/thing/yet")).type == "proc"
     assert len({mount.mount_id for mount in read_mounts()}) == len(read_mounts())
+
+
+def test_a_path_below_no_mount_point_has_an_unknown_file_system() -> None:
+    found = filesystem_of(Path("/"), mounts=())
+    assert (found.type, found.is_network) == ("unknown", False)
