@@ -18,6 +18,7 @@ __all__ = [
     "NotRegularError",
     "digest_bytes",
     "digest_file",
+    "digest_listed_file",
     "list_directory",
     "open_regular",
     "read_digests",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 _NO_NAMES = {"", ".", ".."}
+# O_NONBLOCK: opening a FIFO that somebody left here must not wait for a writer.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SMALL_BYTES = 64 * 1024
 _MAX_PATH_BYTES = 3500  # PATH_MAX is 4096, and a name is at most 255
 
@@ -74,8 +77,7 @@ def open_regular(path: str | Path) -> tuple[int, int]:
         OSError: It cannot be opened.
     """
     try:
-        # O_NONBLOCK: opening a FIFO that somebody left here must not wait for a writer.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, _READ)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO}:  # a symbolic link, a socket
             raise NotRegularError(str(path)) from None
@@ -103,6 +105,21 @@ def digest_file(path: str | Path) -> FileDigest:
             return FileDigest(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
     finally:
         os.close(fd)
+
+
+def digest_listed_file(path: str) -> FileDigest:
+    """Digest what was listed as a regular file: quicker than `digest_file` for small ones.
+
+    Raises:
+        NotRegularError: It is none any more.
+        OSError: It cannot be read.
+    """
+    fd = os.open(path, _READ)
+    try:
+        data = os.read(fd, _SMALL_BYTES)
+    finally:
+        os.close(fd)
+    return digest_bytes(data) if len(data) < _SMALL_BYTES else digest_file(path)
 
 
 def digest_bytes(data: bytes) -> FileDigest:

@@ -41,7 +41,6 @@ __all__ = [
     "OUTCOME_SCHEMA",
     "AttemptRecord",
     "Outcome",
-    "check_identity",
     "describe_artifacts",
     "encode_outcome",
     "parse_outcome",
@@ -114,7 +113,7 @@ def write_intent(results: Results, intent: Mapping[str, object]) -> Path:
         HostError: The file system refuses: do not start the trial.
         ValueError: The intent lacks a member: a bug of the caller.
     """
-    _, key, attempt = check_identity(intent, schema=INTENT_SCHEMA)
+    _, key, attempt = _check_identity(intent, schema=INTENT_SCHEMA)
     directory = results.attempt_dir(key, attempt)
     try:
         if not directory.parent.is_dir():
@@ -219,12 +218,7 @@ def parse_outcome(path: str | Path, data: bytes) -> Outcome:
     return outcome
 
 
-def check_identity(document: Mapping[str, object], *, schema: str = OUTCOME_SCHEMA) -> tuple[str, str, int]:
-    """Return the sweep, key and attempt that an intent or outcome names.
-
-    Raises:
-        MalformedJsonError: It is of another schema, or names none.
-    """
+def _check_identity(document: Mapping[str, object], *, schema: str) -> tuple[str, str, int]:
     if document.get("schema") != schema:
         message = f"schema is not {schema!r}"
         raise MalformedJsonError(message)
@@ -236,7 +230,7 @@ def check_identity(document: Mapping[str, object], *, schema: str = OUTCOME_SCHE
 
 
 def _check_outcome(document: Mapping[str, object]) -> Outcome:
-    sweep, key, attempt = check_identity(document, schema=OUTCOME_SCHEMA)
+    sweep, key, attempt = _check_identity(document, schema=OUTCOME_SCHEMA)
     rows = take_objects(document, "rows")
     if not rows:
         raise MalformedJsonError("no rows")

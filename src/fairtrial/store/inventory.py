@@ -5,12 +5,15 @@ import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from fairtrial.store.artifacts import Entry, EntryKind, FileDigest, digest_file, list_directory, walk
+from fairtrial.store.artifacts import EntryKind, FileDigest, digest_listed_file, list_directory, walk
 from fairtrial.store.attempts import read_attempt_name
 from fairtrial.store.layout import INTENT, OUTCOME, TRIALS
 from fairtrial.store.problems import ProblemKind, Problems
 
 __all__ = ["Inventory"]
+
+_REST = ""
+"""What the seal lists outside the attempts is kept under this in place of an attempt's directory."""
 
 
 class Inventory:
@@ -35,9 +38,9 @@ class Inventory:
         problems: Problems,
     ) -> None:
         self._root = f"{root}/"
-        self._expected = None if sealed is None else dict(sealed)
+        self._sealed = None if sealed is None else _group_by_attempt(sealed)
         self._problems = problems
-        self._changed: set[str] = set()
+        self._reported: set[str] = set()
         # A dictionary for its order. What is listed here is a directory, and no link to one.
         self._attempts = dict.fromkeys(self._find_attempts(trials))
 
@@ -53,16 +56,19 @@ class Inventory:
         del self._attempts[directory]
         return True
 
-    def is_expected(self, relative: str) -> bool:
-        """Tell whether the seal lists a file that was not seen yet."""
-        return self._expected is not None and relative in self._expected
-
-    def is_changed(self, relative: str) -> bool:
-        """Tell whether a file was reported as changed or added."""
-        return relative in self._changed
+    def is_accounted_for(self, directory: str, name: str) -> bool:
+        """Tell whether a file of an attempt was reported, or will be because the seal lists it and it was not seen."""
+        if f"{directory}/{name}" in self._reported:
+            return True
+        return self._sealed is not None and name in self._sealed.get(directory, {})
 
     def check_attempt(
-        self, directory: str, *, outcome: FileDigest | None, artifacts: Mapping[str, FileDigest] | None
+        self,
+        directory: str,
+        *,
+        outcome: FileDigest | None,
+        artifacts: Mapping[str, FileDigest] | None,
+        required: Collection[str] = (),
     ) -> None:
         """Check every file of one attempt.
 
@@ -70,50 +76,62 @@ class Inventory:
             directory: Its path; a directory that was visited.
             outcome: Digest of its `outcome.json` when that was read already.
             artifacts: What its outcome records; None when it has none, and then any file may be there.
+            required: Names that must be there beside those.
         """
-        found: set[str] = set()
-        for name, kind in walk(self._root + directory):
-            if kind is EntryKind.DIRECTORY:
-                continue
-            found.add(name)
-            relative = f"{directory}/{name}"
-            digest = outcome if name == OUTCOME and outcome is not None else self._digest(relative, kind)
-            if digest is not None:
-                recorded = None if artifacts is None else artifacts.get(name)
-                is_listed = artifacts is None or recorded is not None or name in {INTENT, OUTCOME}
-                self._compare(relative, digest, recorded=recorded, is_listed=is_listed)
-        for name in () if artifacts is None else (INTENT, *artifacts):
-            if name not in found and not self.is_expected(f"{directory}/{name}"):
-                self._problems.add(ProblemKind.ARTIFACT_REMOVED, f"{directory}/{name}", "recorded and not there")
+        found, special = self._digest_files(directory, outcome)
+        sealed = None if self._sealed is None else self._sealed.pop(directory, {})
+        if not special and found == (sealed if sealed is not None else found) and _is_as_recorded(found, artifacts):
+            return
+        for name in special:
+            self._report(ProblemKind.NOT_A_FILE, f"{directory}/{name}", "a symbolic link or special file, not followed")
+        for name in sorted({*found, *(sealed or ()), *(artifacts or ()), *required} - {*special}):
+            if name in required and name not in found and name not in (sealed or ()):
+                self._report(ProblemKind.ARTIFACT_REMOVED, f"{directory}/{name}", "every attempt that counts has one")
+            else:
+                self._judge(f"{directory}/{name}", name, found.get(name), sealed=sealed, artifacts=artifacts)
 
-    def _digest(self, relative: str, kind: EntryKind) -> FileDigest | None:
-        """Digest a file, or report that it is none."""
-        if kind is EntryKind.FILE:
-            return digest_file(self._root + relative)
-        self._forget(relative)
-        self._problems.add(ProblemKind.NOT_A_FILE, relative, "a symbolic link or special file, not followed")
-        return None
+    def _digest_files(self, directory: str, outcome: FileDigest | None) -> tuple[dict[str, FileDigest], list[str]]:
+        """Digest an attempt's files; return also the names that are no regular files."""
+        path = self._root + directory
+        found: dict[str, FileDigest] = {}
+        special: list[str] = []
+        for name, kind in walk(path):
+            if kind is EntryKind.FILE:
+                known = outcome if name == OUTCOME else None
+                found[name] = known or digest_listed_file(f"{path}/{name}")
+            elif kind is EntryKind.OTHER:
+                special.append(name)
+        return found, special
 
-    def _compare(self, relative: str, digest: FileDigest, *, recorded: FileDigest | None, is_listed: bool) -> None:
-        problem = self._problems.add
-        if self._expected is not None:
-            sealed = self._expected.pop(relative, None)
-            if sealed is None:
-                self._changed.add(relative)
-                problem(ProblemKind.ARTIFACT_ADDED, relative, "not there when the directory was sealed")
-                return
-            if sealed != digest:
-                self._changed.add(relative)
-                if recorded == digest:
-                    problem(ProblemKind.SEAL_CHANGED, "seal.json", f"its digest of {relative} is not the outcome's")
-                else:
-                    problem(ProblemKind.ARTIFACT_CHANGED, relative, "not the file that was sealed")
-                return
-        if recorded is not None and recorded != digest:
-            self._changed.add(relative)
-            problem(ProblemKind.ARTIFACT_CHANGED, relative, "not the file that its outcome records")
-        elif not is_listed:
-            problem(ProblemKind.ARTIFACT_ADDED, relative, "its outcome does not record it")
+    def _judge(
+        self,
+        path: str,
+        name: str,
+        found: FileDigest | None,
+        *,
+        sealed: Mapping[str, FileDigest] | None,
+        artifacts: Mapping[str, FileDigest] | None,
+    ) -> None:
+        """Hold one file against its two witnesses, the seal and the outcome; report at most one thing."""
+        recorded = None if artifacts is None else artifacts.get(name)
+        in_seal = None if sealed is None else sealed.get(name)
+        if found is None:
+            self._report(ProblemKind.ARTIFACT_REMOVED, path, "recorded and not there")
+        elif sealed is not None and in_seal is None:
+            self._report(ProblemKind.ARTIFACT_ADDED, path, "not there when the directory was sealed")
+        elif in_seal is not None and in_seal != found:
+            if recorded == found:
+                self._report(ProblemKind.SEAL_CHANGED, "seal.json", f"its digest of {path} is not the outcome's")
+            else:
+                self._report(ProblemKind.ARTIFACT_CHANGED, path, "not the file that was sealed")
+        elif recorded is not None and recorded != found:
+            self._report(ProblemKind.ARTIFACT_CHANGED, path, "not the file that its outcome records")
+        elif artifacts is not None and recorded is None and name not in {INTENT, OUTCOME}:
+            self._report(ProblemKind.ARTIFACT_ADDED, path, "its outcome does not record it")
+
+    def _report(self, kind: ProblemKind, path: str, what: str) -> None:
+        self._reported.add(path)
+        self._problems.add(kind, path, what)
 
     def _find_attempts(self, trials: Collection[str]) -> Iterator[str]:
         """List the attempts' directories, and report every other name among them."""
@@ -129,6 +147,21 @@ class Inventory:
                 else:
                     yield f"{TRIALS}/{trial.name}/{attempt.name}"
 
+    def _report_foreign(self, entry: os.DirEntry[str], what: str) -> None:
+        path = entry.path.removeprefix(self._root)
+        self._forget(path)
+        if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+            self._report(ProblemKind.FOREIGN_FILE, path, what)
+        else:
+            self._report(ProblemKind.NOT_A_FILE, path, "a symbolic link or special file, not followed")
+
+    def _forget(self, path: str) -> None:
+        """Expect nothing more at or below a path that was reported."""
+        for directory, sealed in (self._sealed or {}).items():
+            begin = f"{directory}/" if directory else ""
+            for name in [name for name in sealed if f"{begin}{name}/".startswith(f"{path}/")]:
+                del sealed[name]
+
     def check_rest(self, *, uncovered: Collection[str]) -> None:
         """Check everything outside `trials/` against the seal; an unsealed directory may hold any file there.
 
@@ -139,39 +172,48 @@ class Inventory:
             if not top.is_dir(follow_symlinks=False):
                 is_file = top.is_file(follow_symlinks=False)
                 if not is_file or top.name not in uncovered:
-                    self._check_loose(Entry(top.name, EntryKind.FILE if is_file else EntryKind.OTHER))
+                    self._check_loose(top.name, EntryKind.FILE if is_file else EntryKind.OTHER)
             elif top.name != TRIALS:
-                for entry in walk(top.path, f"{top.name}/"):
-                    self._check_loose(entry)
+                for path, kind in walk(top.path, f"{top.name}/"):
+                    self._check_loose(path, kind)
 
-    def _check_loose(self, entry: Entry) -> None:
+    def _check_loose(self, path: str, kind: EntryKind) -> None:
         """Check one name outside `trials/`."""
-        if entry.kind is EntryKind.OTHER or (entry.kind is EntryKind.FILE and self._expected is not None):
-            digest = self._digest(entry.relative, entry.kind)
-            if digest is not None:
-                self._compare(entry.relative, digest, recorded=None, is_listed=True)
+        if kind is EntryKind.OTHER:
+            self._forget(path)
+            self._report(ProblemKind.NOT_A_FILE, path, "a symbolic link or special file, not followed")
+        elif kind is EntryKind.FILE and self._sealed is not None:
+            sealed = self._sealed[_REST]
+            self._judge(path, path, digest_listed_file(self._root + path), sealed=sealed, artifacts=None)
+            sealed.pop(path, None)
 
     def report_removed(self) -> None:
         """Report what the seal lists and nobody has seen."""
-        for relative in sorted(self._expected or ()):
-            self._problems.add(ProblemKind.ARTIFACT_REMOVED, relative, "sealed and not there")
+        for directory, sealed in sorted((self._sealed or {}).items()):
+            for name in sorted(sealed):
+                path = f"{directory}/{name}" if directory else name
+                self._report(ProblemKind.ARTIFACT_REMOVED, path, "sealed and not there")
 
-    def _report_foreign(self, entry: os.DirEntry[str], what: str) -> None:
-        relative = entry.path.removeprefix(self._root)
-        self._forget(relative)
-        if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
-            self._problems.add(ProblemKind.FOREIGN_FILE, relative, what)
+
+def _group_by_attempt(sealed: Mapping[str, FileDigest]) -> dict[str, dict[str, FileDigest]]:
+    """Group what the seal lists by the attempt's directory; what belongs to none stands under `_REST`."""
+    groups: dict[str, dict[str, FileDigest]] = {_REST: {}}
+    for path, digest in sealed.items():
+        parts = path.split("/", 3)
+        if len(parts) == 4 and parts[0] == TRIALS:
+            groups.setdefault(f"{TRIALS}/{parts[1]}/{parts[2]}", {})[parts[3]] = digest
         else:
-            self._problems.add(ProblemKind.NOT_A_FILE, relative, "a symbolic link or special file, not followed")
+            groups[_REST][path] = digest
+    return groups
 
-    def _forget(self, relative: str) -> None:
-        """Expect nothing more at or below a path that was reported."""
-        if self._expected is not None:
-            self._expected = {
-                name: digest
-                for name, digest in self._expected.items()
-                if name != relative and not name.startswith(f"{relative}/")
-            }
+
+def _is_as_recorded(found: Mapping[str, FileDigest], artifacts: Mapping[str, FileDigest] | None) -> bool:
+    """Tell whether an attempt's files are those that its outcome records, and its two brackets."""
+    if artifacts is None:
+        return True
+    if len(found) != len(artifacts) + 2 or INTENT not in found or OUTCOME not in found:
+        return False
+    return all(found.get(name) == digest for name, digest in artifacts.items())
 
 
 def _is_real_directory(path: str) -> bool:

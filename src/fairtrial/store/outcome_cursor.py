@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from fairtrial.store.artifacts import FileDigest, read_digests
-from fairtrial.store.attempts import check_identity, encode_outcome, parse_outcome
-from fairtrial.store.chain import ChainedRow, render_row
+from fairtrial.store.attempts import OUTCOME_SCHEMA, encode_outcome, parse_outcome
+from fairtrial.store.chain import ChainedRow, Identity, render_row
+from fairtrial.store.documents import BrokenDocumentError
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
 __all__ = ["OutcomeCursor"]
@@ -18,49 +19,60 @@ class OutcomeCursor:
     """A place in an outcome's rows.
 
     Attributes:
-        sweep: Whose outcome it is.
-        key: Key of the trial.
-        attempt: Number of the attempt.
         artifacts: The files that it records, by path relative to the attempt's directory.
     """
 
-    def __init__(self, path: str, data: bytes) -> None:
+    def __init__(self, path: str, data: bytes, identity: Identity) -> None:
         """Open the bytes of an outcome.
 
+        Args:
+            path: Where they were read.
+            data: The bytes.
+            identity: The attempt that it must belong to.
+
         Raises:
-            IntegrityError: It cannot be believed.
+            IntegrityError: It cannot be believed, or belongs to another attempt.
         """
         # Rows stand last and are proven by comparison, so in our own form only what is before them needs parsing. No
         # string can hold the mark: its quotes would be escaped.
         at = data.find(_BEFORE_ROWS)
-        try:
-            head = parse_object(data[: max(at, 0)] + b"}")
-            self.sweep, self.key, self.attempt = check_identity(head)
-            self.artifacts: Mapping[str, FileDigest] = read_digests(head)
-        except MalformedJsonError:
+        artifacts = _read_artifacts(data[: max(at, 0)] + b"}", identity)
+        if artifacts is None:
             outcome = parse_outcome(path, data)
-            self.sweep, self.key, self.attempt = outcome.sweep, outcome.key, outcome.attempt
-            self.artifacts = outcome.artifacts
+            if (outcome.sweep, outcome.key, outcome.attempt) != (identity.sweep, identity.key, identity.attempt):
+                whose = f"attempt {outcome.attempt} of {outcome.key!r} in sweep {outcome.sweep!r}"
+                raise BrokenDocumentError(f"{path}: belongs to {whose}")
+            artifacts = outcome.artifacts
             data = encode_outcome(outcome.document)
             at = data.find(_BEFORE_ROWS)
+        self.artifacts = artifacts
         self._data = data
         self._at = at + len(_BEFORE_ROWS)
 
     def take(self, row: ChainedRow) -> bool:
-        """Tell whether the outcome's next row is this one, and step over it."""
-        data, at = self._data, self._at
+        """Tell whether the outcome's next row is this one, and the last if it is final; step over it."""
         if row.rest_at >= 0:
-            head = row.raw[: row.raw.index(_AFTER_HEAD)]
-            if data.startswith(head, at) and data.startswith(row.raw[row.rest_at : -1], at + len(head)):
-                return self._step(at + len(head) + len(row.raw) - 1 - row.rest_at)
+            raw = row.raw
+            if self._step(raw[: raw.index(_AFTER_HEAD)] + raw[row.rest_at : -1], row):
+                return True
         # Another program may write the same values in other bytes.
-        own = render_row(row.parse())
-        return data.startswith(b"".join(own), at) and self._step(at + len(own.head) + len(own.rest))
+        return self._step(b"".join(render_row(row.parse())), row)
 
-    def _step(self, at: int) -> bool:
-        self._at = at + 1 if self._data[at : at + 1] == b"," else at
-        return True
+    def _step(self, own: bytes, row: ChainedRow) -> bool:
+        due = own + (_END if row.final else b",")
+        if not self._data.startswith(due, self._at):
+            return False
+        self._at += len(due)
+        return not row.final or self._at == len(self._data)
 
-    def is_at_end(self) -> bool:
-        """Tell whether every row was stepped over."""
-        return self._data[self._at :] == _END
+
+def _read_artifacts(head: bytes, identity: Identity) -> Mapping[str, FileDigest] | None:
+    """Read the artifacts from an outcome without its rows; None when it is not in our form, or not this attempt's."""
+    try:
+        document = parse_object(head)
+        own = (OUTCOME_SCHEMA, identity.sweep, identity.key, identity.attempt)
+        if (document.get("schema"), document.get("sweep"), document.get("key"), document.get("attempt")) == own:
+            return read_digests(document)
+    except MalformedJsonError:
+        pass
+    return None

@@ -1,6 +1,6 @@
 """Rows in the order in which they were written, gathered into attempts and held against plan, outcomes and files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from fairtrial.errors import IntegrityError
@@ -9,7 +9,7 @@ from fairtrial.store.attempts import MAX_ATTEMPT
 from fairtrial.store.chain import ChainedRow, Identity
 from fairtrial.store.documents import BrokenDocumentError, read_bytes
 from fairtrial.store.inventory import Inventory
-from fairtrial.store.layout import OUTCOME, TRIALS, Results
+from fairtrial.store.layout import INTENT, OUTCOME, TRIALS, Results
 from fairtrial.store.outcome_cursor import OutcomeCursor
 from fairtrial.store.problems import ProblemKind, Problems
 from fairtrial.store.rows import ROW_SCHEMAS
@@ -108,25 +108,33 @@ class RowAudit:
             ChainError: It was not parsed before, and cannot be.
         """
         current = self._current
-        if current is None or (current.identity is not row.identity and current.identity[1:] != row.identity[1:]):
-            self.finish()
-            current = self._current = self._begin(row)
+        if current is None or current.identity is not row.identity:
+            current = self._enter(row)
         current.last_line = row.line
-        is_proven = False
         if touched:
             current.touched = True
-        elif current.is_compared and current.cursor is not None:
+        is_proven = False
+        if current.cursor is not None and current.is_compared:
             is_proven = current.cursor.take(row)
-            if not is_proven:
-                current.differs_at = row.line
+            current.differs_at = None if is_proven else row.line
         if not is_proven:
             row.parse()
-        if row.identity.schema not in ROW_SCHEMAS:
-            what = f"schema {row.identity.schema!r} is not known here"
-            self._find(ProblemKind.ROW_SCHEMA_UNKNOWN, row.line, what)
         if row.final:
             self._current = None
             self._end(current, row.parse_known())
+
+    def _enter(self, row: ChainedRow) -> _Attempt:
+        """Come to a row of another attempt than the row before, or of another schema."""
+        if row.identity.schema not in ROW_SCHEMAS:
+            what = f"schema {row.identity.schema!r} is not known here"
+            self._find(ProblemKind.ROW_SCHEMA_UNKNOWN, row.line, what)
+        current = self._current
+        if current is not None and current.identity[1:] == row.identity[1:]:
+            current.identity = row.identity
+            return current
+        self.finish()
+        self._current = self._begin(row)
+        return self._current
 
     def pass_changed(self, row: ChainedRow) -> None:
         """Pass over a row that was changed: whose it is may have been changed too, so little of it is believed."""
@@ -196,14 +204,9 @@ class RowAudit:
             return
         current.outcome = digest_bytes(data)
         try:
-            cursor = OutcomeCursor(path, data)
+            current.cursor = OutcomeCursor(path, data, current.identity)
         except IntegrityError as error:
             current.unreadable = str(error)
-            return
-        if (cursor.sweep, cursor.key, cursor.attempt) == (self._sweep.sweep, current.key, current.attempt):
-            current.cursor = cursor
-        else:
-            current.unreadable = f"belongs to attempt {cursor.attempt} of {cursor.key!r} in sweep {cursor.sweep!r}"
 
     def _end(self, current: _Attempt, final: Mapping[str, object]) -> None:
         self.n_attempts += 1
@@ -216,13 +219,14 @@ class RowAudit:
             if first != current.attempt:
                 what = f"attempt {current.attempt} of {current.key!r} counts, and attempt {first} counted before"
                 self._find(ProblemKind.SECOND_COUNTING_ATTEMPT, current.last_line, what)
-        self._check_files(current)
+        # Killed between its directory and its intent an attempt has spent nothing, and is void.
+        self._check_files(current, required=() if is_void else (INTENT,))
         self._judge_outcome(current, is_void=is_void)
 
     def _judge_outcome(self, current: _Attempt, *, is_void: bool) -> None:
         """Compare what the outcome holds with the rows; one finding about its file is enough."""
         where = f"{current.directory}/{OUTCOME}"
-        if self._inventory.is_changed(where) or self._inventory.is_expected(where):
+        if self._inventory.is_accounted_for(current.directory, OUTCOME):
             return
         cursor = current.cursor
         if current.unreadable is not None:
@@ -232,16 +236,13 @@ class RowAudit:
             if not is_void:
                 what = f"the attempt counts (line {current.last_line}) and has no outcome"
                 self._problems.add(ProblemKind.OUTCOME_MISSING, where, what)
-        elif current.differs_at is not None:
-            self._problems.add(
-                ProblemKind.OUTCOME_DIFFERS, where, f"does not hold the row of line {current.differs_at}"
-            )
-        elif not current.touched and not cursor.is_at_end():
-            self._problems.add(
-                ProblemKind.OUTCOME_DIFFERS, where, f"holds more than the rows to line {current.last_line}"
-            )
+        elif current.differs_at is not None and not current.touched:
+            what = f"does not hold the rows to line {current.last_line}, from line {current.differs_at}"
+            self._problems.add(ProblemKind.OUTCOME_DIFFERS, where, what)
 
-    def _check_files(self, current: _Attempt) -> None:
+    def _check_files(self, current: _Attempt, *, required: Collection[str] = ()) -> None:
         if current.is_there:
             artifacts = None if current.cursor is None else current.cursor.artifacts
-            self._inventory.check_attempt(current.directory, outcome=current.outcome, artifacts=artifacts)
+            self._inventory.check_attempt(
+                current.directory, outcome=current.outcome, artifacts=artifacts, required=required
+            )

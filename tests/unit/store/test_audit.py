@@ -91,6 +91,18 @@ def test_void_attempts_have_rows_and_do_not_count(made: Made) -> None:
     assert (report.missing, report.is_intact, report.is_complete) == ((made.key(3),), True, False)
 
 
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_void_attempt_that_was_killed_before_its_intent_is_no_problem(made: Made, is_sealed: bool) -> None:
+    rows = made.rows(0, 1, kind="interrupted")
+    (made.begin(0) / "intent.json").unlink()
+    made.end(0, rows=rows)
+    with Journal.open(made.results, made.sweep) as journal:
+        journal.append(rows, key=made.key(0), attempt=1, plan_index=0)
+    if is_sealed:
+        made.seal()
+    assert kinds(check(made)) == ["trial-without-rows"] * 3
+
+
 def test_an_audit_changes_nothing(made: Made) -> None:
     made.record(0, 1)
     made.seal()
