@@ -19,11 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from fairtrial.store.attempts import encode_outcome
+from fairtrial.store.attempts import ROWS_BEGIN, ROWS_END, ROWS_SEPARATOR, encode_outcome, parse_outcome
 from fairtrial.store.audit import audit
 from fairtrial.store.chain import EncodedRow, encode_row, render_lines
 from fairtrial.store.journal import Journal
@@ -127,14 +128,9 @@ def build(root: Path, lane: Lane, n_rows: int) -> Results:
             directory.mkdir(parents=True)
             intent = {"schema": "intent/1", **identity, "begun_utc": "2026-11-29T13:01:00Z"}
             (directory / INTENT).write_bytes(json.dumps(intent).encode())
-            outcome = {
-                "schema": "outcome/1",
-                **identity,
-                "artifacts": {},
-                "ended_utc": "2026-11-29T13:02:00Z",
-                "rows": [],
-            }
-            data = encode_outcome(outcome).replace(b'"rows":[]', b'"rows":[%b]' % b",".join(map(b"".join, rows)))
+            outcome = {"schema": "outcome/1", **identity, "artifacts": {}, "ended_utc": "2026-11-29T13:02:00Z"}
+            head = encode_outcome(outcome | {"rows": []}).removesuffix(ROWS_BEGIN + ROWS_END)
+            data = head + ROWS_BEGIN + ROWS_SEPARATOR.join(map(b"".join, rows)) + ROWS_END
             (directory / OUTCOME).write_bytes(data)
     with Journal.open(results, sweep) as journal_:
         write_seal(results, journal_)
@@ -191,38 +187,58 @@ def time_command(script: str, path: Path) -> float:
 
 
 def compare_append(parent: Path, n_appends: int) -> float:
-    """Append attempts through the journal and through a bare loop, in turns; return the ratio of their times."""
+    """Append attempts through the journal and through a bare loop, in turns; return the ratio of their times.
+
+    The rows come from outcomes, as in a sweep; what they cost when they are written from Python values stands beside.
+    """
     results = Results(root=parent / "append")
     results.trials.mkdir(parents=True)
-    keys = [f"trial/{number:06}" for number in range(n_appends)]
-    plan = [{"plan_index": index, "key": key} for index, key in enumerate(keys)]
+    plan = [{"plan_index": index, "key": f"trial/{index:06}"} for index in range(2 * n_appends)]
     sweep = write_sweep(results, {"schema": "sweep/1", "sweep": "append", "lane": "loop", "plan": plan})
     rows = [step_row()] * STEPS_PER_TRIAL
+    outcomes = [
+        parse_outcome(
+            "outcome.json",
+            encode_outcome(
+                {"schema": "outcome/1", "sweep": "append", "key": key, "attempt": 1, "artifacts": {}, "rows": rows}
+            ),
+        )
+        for key in sweep.plan_keys
+    ]
+    data, _ = render_lines(
+        outcomes[0].encoded, sweep="append", key=sweep.plan_keys[0], attempt=1, plan_index=0, seq=0, prev="0" * 64
+    )
     bare = os.open(parent / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    ours_s: list[float] = []
-    bare_s: list[float] = []
-    encoded = [encode_row(row) for row in rows]
-    data, _ = render_lines(encoded, sweep="append", key=keys[0], attempt=1, plan_index=0, seq=0, prev="0" * 64)
+    times_s: dict[str, list[float]] = {"ours": [], "bare": [], "from values": []}
 
-    def append(index: int) -> None:
-        begin = time.perf_counter()
-        journal.append(rows, key=keys[index], attempt=1, plan_index=index)
-        ours_s.append(time.perf_counter() - begin)
-
-    def write(_index: int) -> None:
-        begin = time.perf_counter()
+    def write_bare() -> None:
         os.write(bare, data)
         os.fsync(bare)
-        bare_s.append(time.perf_counter() - begin)
+
+    def time_one(name: str, step: Callable[[], None]) -> None:
+        begin = time.perf_counter()
+        step()
+        times_s[name].append(time.perf_counter() - begin)
 
     with Journal.open(results, sweep) as journal:
         for index in range(n_appends):
-            for step in (append, write) if index % 2 else (write, append):
-                step(index)
+            ours = partial(journal.append_outcome, outcomes[index], plan_index=index)
+            other = n_appends + index
+            values = partial(journal.append, rows, key=sweep.plan_keys[other], attempt=1, plan_index=other)
+            steps: list[tuple[str, Callable[[], None]]] = [
+                ("ours", ours),
+                ("bare", write_bare),
+                ("from values", values),
+            ]
+            for shift in range(3):
+                time_one(*steps[(index + shift) % 3])
     os.close(bare)
-    ratio = sum(ours_s) / sum(bare_s)
-    medians = sorted(ours_s)[n_appends // 2] * 1e3, sorted(bare_s)[n_appends // 2] * 1e3
-    print(f"append {len(data)} bytes + fsync: {ratio:.2f} x bare (medians {medians[0]:.2f} and {medians[1]:.2f} ms)")
+    medians_ms = {name: sorted(times)[n_appends // 2] * 1e3 for name, times in times_s.items()}
+    ratio = medians_ms["ours"] / medians_ms["bare"]
+    print(
+        f"append {STEPS_PER_TRIAL} rows, {len(data)} bytes, fsync: {ratio:.2f} x a bare write and fsync; medians in ms:"
+    )
+    print("  " + ", ".join(f"{name} {milliseconds:.3f}" for name, milliseconds in medians_ms.items()))
     return ratio
 
 

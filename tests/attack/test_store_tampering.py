@@ -355,7 +355,7 @@ def test_an_edited_outcome_is_named_and_its_rows_are_not_believed(request: pytes
 def test_an_outcome_with_one_row_more_differs(unsealed: Results) -> None:
     path = f"{directory_of(2)}/outcome.json"
     file = unsealed.root / path
-    file.write_bytes(file.read_bytes().replace(b"}]}\n", b'},{"schema":"loop-row/1"}]}\n'))
+    file.write_bytes(file.read_bytes().replace(b"}\n]}\n", b'},\n{"schema":"loop-row/1"}\n]}\n'))
     assert found(unsealed) == [("outcome-differs", path)]
 
 

@@ -43,6 +43,6 @@ def adopt(journal: Journal, records: Iterable[AttemptRecord]) -> Adoption:
         if record.outcome is None:
             interrupted.append(record)
         else:
-            journal.append(record.outcome.rows, key=record.key, attempt=record.attempt, plan_index=record.plan_index)
+            journal.append_outcome(record.outcome, plan_index=record.plan_index)
             adopted.append((record.key, record.attempt))
     return Adoption(adopted=tuple(adopted), interrupted=tuple(interrupted), problems=tuple(problems))

@@ -23,6 +23,7 @@ __all__ = [
     "open_regular",
     "read_digests",
     "render_digest",
+    "take_digests",
     "walk",
 ]
 
@@ -139,14 +140,30 @@ def read_digests(document: Mapping[str, object]) -> dict[str, FileDigest]:
         MalformedJsonError: There are none, or a path leads elsewhere.
     """
     artifacts = cast("JsonObject", take(document, "artifacts", dict))
+    return {relative: _read_digest(relative, record) for relative, record in artifacts.items()}
+
+
+def take_digests(document: JsonObject) -> dict[str, FileDigest]:
+    """Read the `artifacts` as `read_digests` does, but take them out of the document: a large one is not held twice.
+
+    Raises:
+        MalformedJsonError: As for `read_digests`.
+    """
+    artifacts = cast("JsonObject", take(document, "artifacts", dict))
     digests: dict[str, FileDigest] = {}
-    for relative in artifacts:
-        record = cast("JsonObject", take(artifacts, relative, dict))
-        digests[relative] = FileDigest(take(record, "sha256", str), take(record, "bytes", int))
-        if not _NO_NAMES.isdisjoint(relative.split("/")):
-            message = f"artifact {relative!r} is no relative path"
-            raise MalformedJsonError(message)
+    while artifacts:
+        relative, record = artifacts.popitem()
+        digests[relative] = _read_digest(relative, record)
     return digests
+
+
+def _read_digest(relative: str, record: object) -> FileDigest:
+    if type(record) is not dict:
+        raise MalformedJsonError(f"artifact {relative!r} has no digest")
+    if not _NO_NAMES.isdisjoint(relative.split("/")):
+        raise MalformedJsonError(f"artifact {relative!r} is no relative path")
+    known = cast("JsonObject", record)
+    return FileDigest(take(known, "sha256", str), take(known, "bytes", int))
 
 
 def walk(root: str | Path, prefix: str = "") -> Iterator[Entry]:

@@ -5,7 +5,7 @@ An outcome's last member is the attempt's rows, each written as the journal will
 
 import errno
 import os
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from fairtrial.store.artifacts import (
     render_digest,
     walk,
 )
-from fairtrial.store.chain import MAX_ROW_BYTES, check_row, encode_row
+from fairtrial.store.chain import EncodedRow, check_row, cut_row, encode_row
 from fairtrial.store.documents import (
     FILE_MODE,
     BrokenDocumentError,
@@ -32,13 +32,16 @@ from fairtrial.store.documents import (
 )
 from fairtrial.store.layout import INTENT, OUTCOME, Results, explain_failure, trial_name
 from fairtrial.store.reserve import keeping_reserve
-from fairtrial.store.strict_json import JsonObject, MalformedJsonError, encode_object, take, take_objects
+from fairtrial.store.strict_json import JsonObject, MalformedJsonError, encode_object, parse_object, take, take_objects
 from fairtrial.store.sweep_file import SweepFile
 
 __all__ = [
     "INTENT_SCHEMA",
     "MAX_ATTEMPT",
     "OUTCOME_SCHEMA",
+    "ROWS_BEGIN",
+    "ROWS_END",
+    "ROWS_SEPARATOR",
     "AttemptRecord",
     "Outcome",
     "describe_artifacts",
@@ -54,6 +57,9 @@ __all__ = [
 INTENT_SCHEMA = "intent/1"
 OUTCOME_SCHEMA = "outcome/1"
 MAX_ATTEMPT = 999_999
+ROWS_BEGIN = b',"rows":[\n'
+ROWS_SEPARATOR = b",\n"
+ROWS_END = b"\n]}\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,7 @@ class Outcome:
         key: Key of the trial.
         attempt: Number of the attempt.
         rows: The attempt's rows without envelope, in order; never empty.
+        encoded: The same rows as the journal will hold them.
         artifacts: The other files of the attempt's directory, by relative path.
         document: The whole file.
     """
@@ -73,6 +80,7 @@ class Outcome:
     key: str
     attempt: int
     rows: tuple[JsonObject, ...]
+    encoded: tuple[EncodedRow, ...]
     artifacts: Mapping[str, FileDigest]
     document: JsonObject
 
@@ -143,23 +151,23 @@ def write_outcome(results: Results, outcome: Mapping[str, object]) -> None:
         HostError: The file system refuses.
         ValueError: The outcome lacks a member or is not strict JSON: a bug of the caller.
     """
-    document = _check_outcome(outcome)
-    path = results.attempt_dir(document.key, document.attempt) / OUTCOME
+    data = encode_outcome(outcome)
+    written = _parse_own_form(data)
+    path = results.attempt_dir(written.key, written.attempt) / OUTCOME
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    data = encode_outcome(outcome)
     keeping_reserve(results, lambda: write_durably(path, data, mode=FILE_MODE))
 
 
 def encode_outcome(outcome: Mapping[str, object]) -> bytes:
-    """Write an outcome as its file's bytes, rows last.
+    """Write an outcome as its file's bytes, rows last and one a line.
 
     Raises:
         ValueError: It is not strict JSON, or a row is none: a bug of the caller.
     """
-    rows = [encode_row(row) for row in take_objects(outcome, "rows")]
+    rows = [b"".join(encode_row(row)) for row in take_objects(outcome, "rows")]
     others = encode_object({name: value for name, value in outcome.items() if name != "rows"})
-    return b'%b,"rows":[%b]}\n' % (others[:-1], b",".join(row.head + row.rest for row in rows))
+    return others[:-1] + ROWS_BEGIN + ROWS_SEPARATOR.join(rows) + ROWS_END
 
 
 def describe_artifacts(directory: Path) -> dict[str, dict[str, object]]:
@@ -206,16 +214,29 @@ def parse_outcome(path: str | Path, data: bytes) -> Outcome:
     Raises:
         IntegrityError: As for `read_outcome`.
     """
-    document = parse_document(path, data, schema=OUTCOME_SCHEMA)
     try:
-        outcome = _check_outcome(document)
-        # Only in a long file may a row be too long for a journal, and no honest one is.
-        for row in outcome.rows if len(data) > MAX_ROW_BYTES else ():
-            encode_row(row)
+        return _parse_own_form(data)
+    except MalformedJsonError:
+        # What is wrong is told by reading the whole; or another program has written it, and nothing is wrong.
+        document = parse_document(path, data, schema=OUTCOME_SCHEMA)
+    try:
+        return _check_outcome(document, [encode_row(row) for row in take_objects(document, "rows")])
     except MalformedJsonError as error:
-        message = f"{path}: is damaged ({error}); restore it from a copy"
-        raise BrokenDocumentError(message) from None
-    return outcome
+        raise BrokenDocumentError(f"{path}: is damaged ({error}); restore it from a copy") from None
+
+
+def _parse_own_form(data: bytes) -> Outcome:
+    """Read an outcome as `encode_outcome` writes it: each row is a line, and need not be written once more."""
+    # No string can hold the marks: a newline or quotation mark in one would be escaped.
+    at = data.find(ROWS_BEGIN)
+    if at < 0 or not data.endswith(ROWS_END):
+        raise MalformedJsonError("is not in our own form")
+    document = parse_object(data[:at] + b"}")
+    if "rows" in document:
+        raise MalformedJsonError("has its rows twice")
+    lines = data[at + len(ROWS_BEGIN) : -len(ROWS_END)].split(ROWS_SEPARATOR)
+    document["rows"] = [parse_object(line) for line in lines]
+    return _check_outcome(document, [cut_row(line) for line in lines])
 
 
 def _check_identity(document: Mapping[str, object], *, schema: str) -> tuple[str, str, int]:
@@ -229,7 +250,7 @@ def _check_identity(document: Mapping[str, object], *, schema: str) -> tuple[str
     return take(document, "sweep", str), take(document, "key", str), attempt
 
 
-def _check_outcome(document: Mapping[str, object]) -> Outcome:
+def _check_outcome(document: JsonObject, encoded: Sequence[EncodedRow]) -> Outcome:
     sweep, key, attempt = _check_identity(document, schema=OUTCOME_SCHEMA)
     rows = take_objects(document, "rows")
     if not rows:
@@ -241,8 +262,9 @@ def _check_outcome(document: Mapping[str, object]) -> Outcome:
         key=key,
         attempt=attempt,
         rows=tuple(rows),
+        encoded=tuple(encoded),
         artifacts=read_digests(document),
-        document=dict(document),
+        document=document,
     )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "LineFault",
     "Link",
     "check_row",
+    "cut_row",
     "encode_row",
     "follow_chain",
     "own_members",
@@ -92,6 +93,7 @@ _MEMBERS = Identity._fields + Link._fields
 # The envelope as `render_lines` writes it. A string with an escape in it is not matched: the line is parsed instead.
 _TEXT = rb'"([^"\\\x00-\x1f]*)"'
 _NUMBER = rb"(0|[1-9][0-9]{0,14})"
+_SCHEMA_FIRST = re.compile(rb'\{"schema":%b(?=[,}])' % _TEXT)
 _OWN_FORM = re.compile(
     rb'\{"schema":%b,"sweep":%b,"key":%b,"attempt":%b,"plan_index":%b,"seq":%b,"prev":"([0-9a-f]{64})","final":(true|false)'
     % (_TEXT, _TEXT, _TEXT, _NUMBER, _NUMBER, _NUMBER)
@@ -189,10 +191,9 @@ def check_row(row: Mapping[str, object]) -> str:
         MalformedJsonError: It has none, or brings a member of the envelope.
     """
     schema = take(row, "schema", str)
-    for name in row:
-        if name in _OURS:
-            message = f"a row brings {name!r}, which the journal writes"
-            raise MalformedJsonError(message)
+    if not _OURS.isdisjoint(row):
+        name = next(name for name in row if name in _OURS)
+        raise MalformedJsonError(f"a row brings {name!r}, which the journal writes")
     return schema
 
 
@@ -208,21 +209,29 @@ def encode_row(row: Mapping[str, object]) -> EncodedRow:
         ValueError: It is no row, is too long, or could not be read back.
     """
     schema = check_row(row)
-    data = encode_object({"schema": schema, **row})
-    if len(data) > MAX_ROW_BYTES:
-        raise MalformedJsonError(f"a row of {len(data)} bytes: keep what is long in an artifact")
-    return _cut(data, schema)
+    return cut_row(encode_object({"schema": schema, **row}))
 
 
 def render_row(row: JsonObject) -> EncodedRow:
     """Write a parsed row of a journal as its trial wrote it, without envelope and unchecked."""
-    schema = str(row["schema"])
-    return _cut(render_parsed({"schema": schema, **own_members(row)}), schema)
-
-
-def _cut(data: bytes, schema: str) -> EncodedRow:
+    schema = row["schema"]
+    data = render_parsed({"schema": schema, **own_members(row)})
     cut = len(render_parsed({"schema": schema})) - 1
     return EncodedRow(data[:cut], data[cut:])
+
+
+def cut_row(data: bytes) -> EncodedRow:
+    """Cut a row in our own form, schema first, where the envelope goes.
+
+    Raises:
+        MalformedJsonError: It is in another form, or too long for a journal.
+    """
+    if len(data) > MAX_ROW_BYTES:
+        raise MalformedJsonError(f"a row of {len(data)} bytes: keep what is long in an artifact")
+    match = _SCHEMA_FIRST.match(data)
+    if match is None:
+        raise MalformedJsonError("a row does not begin with a plain schema")
+    return EncodedRow(data[: match.end()], data[match.end() :])
 
 
 def render_lines(
@@ -242,11 +251,11 @@ def render_lines(
     Returns:
         The lines, and the journal's new head.
     """
+    identity = _encode_identity(sweep=sweep, key=key, attempt=attempt, plan_index=plan_index)
     lines: list[bytes] = []
-    for number, row in enumerate(rows):
-        begin = row.head + _encode_identity(sweep=sweep, key=key, attempt=attempt, plan_index=plan_index)
+    for number, (head, rest) in enumerate(rows):
         final = b"true" if number == len(rows) - 1 else b"false"
-        line = b'%b%d,"prev":"%b","final":%b%b\n' % (begin, seq + number, prev.encode(), final, row.rest)
+        line = b'%b%b%d,"prev":"%b","final":%b%b\n' % (head, identity, seq + number, prev.encode(), final, rest)
         prev = hashlib.sha256(line).hexdigest()
         lines.append(line)
     return b"".join(lines), prev

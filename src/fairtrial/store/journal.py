@@ -16,9 +16,11 @@ from typing import BinaryIO, Self
 
 from fairtrial.errors import IntegrityError
 from fairtrial.host.files import fsync_directory
+from fairtrial.store.attempts import Outcome
 from fairtrial.store.chain import (
     ChainedRow,
     ChainError,
+    EncodedRow,
     LineFault,
     encode_row,
     follow_chain,
@@ -152,6 +154,25 @@ class Journal:
             IntegrityError: Somebody else wrote to the file.
             ValueError: The rows are none, or recorded before: a bug of the caller.
         """
+        self._append([encode_row(row) for row in rows], key=key, attempt=attempt, plan_index=plan_index)
+
+    def append_outcome(self, outcome: Outcome, *, plan_index: int) -> None:
+        """Append the rows of an outcome; quicker than `append`, since the outcome holds them as they will stand here.
+
+        Args:
+            outcome: How the attempt ended.
+            plan_index: The trial's place in the plan.
+
+        Raises:
+            HostError: As for `append`.
+            IntegrityError: As for `append`.
+            ValueError: As for `append`, or it belongs to another sweep.
+        """
+        if outcome.sweep != self._sweep:
+            raise ValueError(f"an outcome of sweep {outcome.sweep!r}")
+        self._append(outcome.encoded, key=outcome.key, attempt=outcome.attempt, plan_index=plan_index)
+
+    def _append(self, rows: Sequence[EncodedRow], *, key: str, attempt: int, plan_index: int) -> None:
         whole = self._whole
         if not rows:
             raise ValueError("an attempt has at least one row")
@@ -159,7 +180,7 @@ class Journal:
             message = f"attempt {attempt} of {key!r} is in the journal"
             raise ValueError(message)
         data, head = render_lines(
-            [encode_row(row) for row in rows],
+            rows,
             sweep=self._sweep,
             key=key,
             attempt=attempt,

@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 
 from fairtrial.store.artifacts import FileDigest, read_digests
-from fairtrial.store.attempts import OUTCOME_SCHEMA, encode_outcome, parse_outcome
+from fairtrial.store.attempts import OUTCOME_SCHEMA, ROWS_BEGIN, ROWS_END, ROWS_SEPARATOR, encode_outcome, parse_outcome
 from fairtrial.store.chain import ChainedRow, Identity, render_row
 from fairtrial.store.documents import BrokenDocumentError
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
 __all__ = ["OutcomeCursor"]
 
-_BEFORE_ROWS = b',"rows":['
 _AFTER_HEAD = b',"sweep":'
-_END = b"]}\n"
 
 
 class OutcomeCursor:
@@ -35,7 +33,7 @@ class OutcomeCursor:
         """
         # Rows stand last and are proven by comparison, so in our own form only what is before them needs parsing. No
         # string can hold the mark: its quotes would be escaped.
-        at = data.find(_BEFORE_ROWS)
+        at = data.find(ROWS_BEGIN)
         artifacts = _read_artifacts(data[: max(at, 0)] + b"}", identity)
         if artifacts is None:
             outcome = parse_outcome(path, data)
@@ -44,10 +42,10 @@ class OutcomeCursor:
                 raise BrokenDocumentError(f"{path}: belongs to {whose}")
             artifacts = outcome.artifacts
             data = encode_outcome(outcome.document)
-            at = data.find(_BEFORE_ROWS)
+            at = data.find(ROWS_BEGIN)
         self.artifacts = artifacts
         self._data = data
-        self._at = at + len(_BEFORE_ROWS)
+        self._at = at + len(ROWS_BEGIN)
 
     def take(self, row: ChainedRow) -> bool:
         """Tell whether the outcome's next row is this one, and the last if it is final; step over it."""
@@ -59,7 +57,7 @@ class OutcomeCursor:
         return self._step(b"".join(render_row(row.parse())), row)
 
     def _step(self, own: bytes, row: ChainedRow) -> bool:
-        due = own + (_END if row.final else b",")
+        due = own + (ROWS_END if row.final else ROWS_SEPARATOR)
         if not self._data.startswith(due, self._at):
             return False
         self._at += len(due)

@@ -15,8 +15,8 @@ from fairtrial.store.artifacts import (
     FileDigest,
     NotRegularError,
     digest_file,
-    read_digests,
     render_digest,
+    take_digests,
     walk,
 )
 from fairtrial.store.documents import BrokenDocumentError, move_aside, parse_document, read_bytes, write_document
@@ -131,7 +131,7 @@ def read_seal(results: Results) -> Seal | None:
             chain_head=take(document, "chain_head", str),
             n_rows=take(document, "n_rows", int),
             sweep_json=take(document, "sweep_json", str),
-            artifacts=read_digests(document),
+            artifacts=take_digests(document),
             digest=hashlib.sha256(data).hexdigest(),
         )
     except MalformedJsonError as error:

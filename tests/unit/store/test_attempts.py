@@ -106,7 +106,14 @@ def test_an_intent_that_cannot_be_written_starts_nothing(made: Made) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"rows": None}, {"rows": [{"schema": "loop-row/1", "seq": 1}]}, {"artifacts": 1}, {"attempt": "1"}],
+    [
+        {"rows": None},
+        {"rows": []},
+        {"artifacts": {"a": 1}},
+        {"rows": [{"schema": "loop-row/1", "seq": 1}]},
+        {"artifacts": 1},
+        {"attempt": "1"},
+    ],
 )
 def test_an_outcome_of_another_shape_is_damaged(made: Made, change: dict[str, object]) -> None:
     made.begin(0)
@@ -123,6 +130,42 @@ def test_an_outcome_whose_row_no_journal_could_take_is_damaged(made: Made) -> No
     path.write_text(json.dumps(made.outcome(0, rows=rows)))
     with pytest.raises(BrokenDocumentError, match="keep what is long in an artifact"):
         read_outcome(made.results, made.key(0), 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"rows":[\n{', b'"rows":[1,\n{'),
+        (b'{"schema":"loop-row/1"', b'{"schema":1'),
+        (b',"rows":[\n', b',"rows":[],"rows":[\n'),
+        (b"\n]}\n", b",\n\n]}\n"),
+        (b'"n":0', b'"n":NaN'),
+        (b'"n":0', b'"n":0,"n":0'),
+    ],
+)
+def test_an_outcome_damaged_within_its_rows_is_damaged(made: Made, old: bytes, new: bytes) -> None:
+    made.begin(0)
+    path = made.results.attempt_dir(made.key(0), 1) / "outcome.json"
+    data = encode_outcome(made.outcome(0))
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
+    with pytest.raises(BrokenDocumentError, match=r"outcome\.json: is damaged"):
+        read_outcome(made.results, made.key(0), 1)
+
+
+def test_an_outcome_in_any_layout_holds_the_same_rows(made: Made) -> None:
+    made.begin(0)
+    path = made.results.attempt_dir(made.key(0), 1) / "outcome.json"
+    document = made.outcome(0)
+    path.write_bytes(encode_outcome(document))
+    own = read_outcome(made.results, made.key(0), 1)
+    assert own is not None
+    assert [json.loads(b"".join(row)) for row in own.encoded] == list(own.rows) == made.rows(0)
+    for text in (json.dumps(document, indent=1), json.dumps({**document, "rows": made.rows(0)}, ensure_ascii=False)):
+        path.write_text(text)
+        other = read_outcome(made.results, made.key(0), 1)
+        assert other is not None
+        assert (other.rows, other.encoded, other.artifacts) == (own.rows, own.encoded, own.artifacts)
 
 
 def test_only_plain_numbers_name_attempts() -> None:

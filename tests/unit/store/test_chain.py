@@ -189,7 +189,12 @@ def test_any_lines_are_a_chain_or_break_it(lines: list[bytes]) -> None:
 
 @pytest.mark.parametrize(
     ("row", "why"),
-    [({}, "no schema"), ({"schema": 1}, "another type"), ({"schema": "x", "prev": ""}, "brings 'prev'")],
+    [
+        ({}, "no schema"),
+        ({"schema": 1}, "another type"),
+        ({"schema": 'x"y'}, "plain schema"),
+        ({"schema": "x", "prev": ""}, "brings 'prev'"),
+    ],
 )
 def test_a_row_that_is_none_is_not_encoded(row: dict[str, object], why: str) -> None:
     with pytest.raises(MalformedJsonError, match=why):

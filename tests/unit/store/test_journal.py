@@ -4,6 +4,7 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,22 @@ def test_rows_that_are_none_or_recorded_before_are_not_appended(made: Made) -> N
         journal.append(made.rows(0), key=made.key(0), attempt=2, plan_index=0)
     journal.close()
     assert made.results.results_jsonl.read_bytes() == before
+
+
+def test_an_outcome_is_appended_as_its_rows_would_be(made: Made) -> None:
+    made.begin(0)
+    made.end(0)
+    outcome = read_outcome(made.results, made.key(0), 1)
+    assert outcome is not None
+    with Journal.open(made.results, made.sweep) as journal:
+        journal.append_outcome(outcome, plan_index=0)
+    appended = made.results.results_jsonl.read_bytes()
+    made.results.results_jsonl.unlink()
+    with Journal.open(made.results, made.sweep) as journal:
+        journal.append(made.rows(0), key=made.key(0), attempt=1, plan_index=0)
+        with pytest.raises(ValueError, match="sweep 'other'"):
+            journal.append_outcome(replace(outcome, sweep="other"), plan_index=0)
+    assert made.results.results_jsonl.read_bytes() == appended
 
 
 def test_somebody_elses_write_is_noticed_before_the_next(made: Made) -> None:
