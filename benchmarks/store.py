@@ -129,8 +129,8 @@ def build(root: Path, lane: Lane, n_rows: int) -> Results:
             intent = {"schema": "intent/1", **identity, "begun_utc": "2026-11-29T13:01:00Z"}
             (directory / INTENT).write_bytes(json.dumps(intent).encode())
             outcome = {"schema": "outcome/1", **identity, "artifacts": {}, "ended_utc": "2026-11-29T13:02:00Z"}
-            head = encode_outcome(outcome | {"rows": []}).removesuffix(ROWS_BEGIN + ROWS_END)
-            data = head + ROWS_BEGIN + ROWS_SEPARATOR.join(map(b"".join, rows)) + ROWS_END
+            before = encode_outcome(outcome | {"rows": []}).removesuffix(ROWS_BEGIN + ROWS_END)
+            data = before + ROWS_BEGIN + ROWS_SEPARATOR.join(map(b"".join, rows)) + ROWS_END
             (directory / OUTCOME).write_bytes(data)
     with Journal.open(results, sweep) as journal_:
         write_seal(results, journal_)

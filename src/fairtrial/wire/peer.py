@@ -130,13 +130,17 @@ class Peer:
 
     def abort(self) -> None:
         """Drop what is left and close."""
-        self._writer.transport.abort()
+        transport = self._writer.transport
+        if transport.is_closing() and not transport.get_write_buffer_size():
+            return  # asyncio fails on an abort after a close that had something left to send
+        transport.abort()
 
     def reset(self) -> None:
-        """Drop what is left and send RST."""
-        sock = cast("socket.socket", self._writer.get_extra_info("socket"))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
-        self._writer.transport.abort()
+        """Drop what is left and send RST; nothing where the connection is gone already."""
+        if not self._writer.transport.is_closing():
+            sock = cast("socket.socket", self._writer.get_extra_info("socket"))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+        self.abort()
 
     async def wait_closed(self) -> None:
         """Wait until a closed connection has sent what was left."""

@@ -77,3 +77,28 @@ def test_a_pace_is_kept_in_small_steps() -> None:
         server.close()
 
     asyncio.run(main())
+
+
+def test_a_peer_that_has_sent_what_was_left_can_still_be_aborted_or_reset() -> None:
+    async def main() -> None:
+        peers: list[Peer] = []
+        server, port = await listen_for_peers(peers.append, received=ByteCount(), sent=ByteCount())
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.transport.pause_reading()
+        while not peers:
+            await asyncio.sleep(0.01)
+        (peer,) = peers
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                while True:
+                    await peer.send(b"x" * 65_536)
+        peer.close()  # with something left to send, as the time-out shows
+        writer.transport.resume_reading()
+        await reader.read()
+        await peer.wait_closed()
+        peer.abort()
+        peer.reset()
+        writer.close()
+        server.close()
+
+    asyncio.run(main())
