@@ -12,10 +12,6 @@ from fairtrial.store.problems import ProblemKind, Problems
 
 __all__ = ["Inventory"]
 
-_REST = ""
-"""What the seal lists outside the attempts is kept under this in place of an attempt's directory."""
-
-
 class Inventory:
     """Files seen so far, and what was expected of them; paths are relative to the results directory.
 
@@ -38,29 +34,29 @@ class Inventory:
         problems: Problems,
     ) -> None:
         self._root = f"{root}/"
-        self._sealed = None if sealed is None else _group_by_attempt(sealed)
+        # Whatever is looked at is taken out: what stays was sealed and is not there.
+        self._sealed = None if sealed is None else dict(sealed)
         self._problems = problems
         self._reported: set[str] = set()
-        # A dictionary for its order. What is listed here is a directory, and no link to one.
-        self._attempts = dict.fromkeys(self._find_attempts(trials))
+        # What is listed here is a directory, and no link to one.
+        self._attempts = set(self._find_attempts(trials))
 
     @property
     def unvisited(self) -> list[str]:
         """The attempts' directories that nobody has visited yet, in order."""
-        return list(self._attempts)
+        return sorted(self._attempts)
 
     def visit(self, directory: str) -> bool:
         """Tell whether an attempt has a directory, the first time it is asked for."""
         if directory not in self._attempts:
             return False
-        del self._attempts[directory]
+        self._attempts.remove(directory)
         return True
 
     def is_accounted_for(self, directory: str, name: str) -> bool:
         """Tell whether a file of an attempt was reported, or will be because the seal lists it and it was not seen."""
-        if f"{directory}/{name}" in self._reported:
-            return True
-        return self._sealed is not None and name in self._sealed.get(directory, {})
+        path = f"{directory}/{name}"
+        return path in self._reported or (self._sealed is not None and path in self._sealed)
 
     def check_attempt(
         self,
@@ -79,45 +75,60 @@ class Inventory:
             required: Names that must be there beside those.
         """
         found, special = self._digest_files(directory, outcome)
-        sealed = None if self._sealed is None else self._sealed.pop(directory, {})
-        if not special and found == (sealed if sealed is not None else found) and _is_as_recorded(found, artifacts):
+        sealed = {name: self._take_sealed(f"{directory}/{name}") for name in found}
+        is_as_sealed = self._sealed is None or found == sealed
+        if is_as_sealed and not special and _is_as_recorded(found, artifacts):
             return
-        for name in special:
+        for name in sorted(special):
+            self._take_sealed(f"{directory}/{name}")
             self._report(ProblemKind.NOT_A_FILE, f"{directory}/{name}", "a symbolic link or special file, not followed")
-        for name in sorted({*found, *(sealed or ()), *(artifacts or ()), *required} - {*special}):
-            if name in required and name not in found and name not in (sealed or ()):
-                self._report(ProblemKind.ARTIFACT_REMOVED, f"{directory}/{name}", "every attempt that counts has one")
-            else:
-                self._judge(f"{directory}/{name}", name, found.get(name), sealed=sealed, artifacts=artifacts)
+        for name, digest in sorted(found.items()):
+            self._judge(f"{directory}/{name}", name, digest, in_seal=sealed[name], artifacts=artifacts)
+        for name in sorted({*(artifacts or ()), *required} - {*found, *special}):
+            was_known = self._take_sealed(f"{directory}/{name}") is not None or name not in required
+            what = "recorded and not there" if was_known else "every attempt that counts has one"
+            self._report(ProblemKind.ARTIFACT_REMOVED, f"{directory}/{name}", what)
 
     def _digest_files(self, directory: str, outcome: FileDigest | None) -> tuple[dict[str, FileDigest], list[str]]:
         """Digest an attempt's files; return also the names that are no regular files."""
         path = self._root + directory
         found: dict[str, FileDigest] = {}
         special: list[str] = []
-        for name, kind in walk(path):
+        with os.scandir(path) as listing:
+            for entry in listing:
+                name = entry.name
+                if entry.is_file(follow_symlinks=False):
+                    known = outcome if name == OUTCOME else None
+                    found[name] = known or digest_listed_file(f"{path}/{name}")
+                elif entry.is_dir(follow_symlinks=False):
+                    self._digest_below(path, name, found, special)
+                else:
+                    special.append(name)
+        return found, special
+
+    def _digest_below(self, path: str, top: str, found: dict[str, FileDigest], special: list[str]) -> None:
+        """Digest the files in a directory of an attempt: most have none, and need no walk."""
+        for name, kind in walk(f"{path}/{top}", f"{top}/"):
             if kind is EntryKind.FILE:
-                known = outcome if name == OUTCOME else None
-                found[name] = known or digest_listed_file(f"{path}/{name}")
+                found[name] = digest_listed_file(f"{path}/{name}")
             elif kind is EntryKind.OTHER:
                 special.append(name)
-        return found, special
+
+    def _take_sealed(self, path: str) -> FileDigest | None:
+        return None if self._sealed is None else self._sealed.pop(path, None)
 
     def _judge(
         self,
         path: str,
         name: str,
-        found: FileDigest | None,
+        found: FileDigest,
         *,
-        sealed: Mapping[str, FileDigest] | None,
+        in_seal: FileDigest | None,
         artifacts: Mapping[str, FileDigest] | None,
     ) -> None:
         """Hold one file against its two witnesses, the seal and the outcome; report at most one thing."""
         recorded = None if artifacts is None else artifacts.get(name)
-        in_seal = None if sealed is None else sealed.get(name)
-        if found is None:
-            self._report(ProblemKind.ARTIFACT_REMOVED, path, "recorded and not there")
-        elif sealed is not None and in_seal is None:
+        if self._sealed is not None and in_seal is None:
             self._report(ProblemKind.ARTIFACT_ADDED, path, "not there when the directory was sealed")
         elif in_seal is not None and in_seal != found:
             if recorded == found:
@@ -157,10 +168,9 @@ class Inventory:
 
     def _forget(self, path: str) -> None:
         """Expect nothing more at or below a path that was reported."""
-        for directory, sealed in (self._sealed or {}).items():
-            begin = f"{directory}/" if directory else ""
-            for name in [name for name in sealed if f"{begin}{name}/".startswith(f"{path}/")]:
-                del sealed[name]
+        sealed = self._sealed or {}
+        for name in [name for name in sealed if f"{name}/".startswith(f"{path}/")]:
+            del sealed[name]
 
     def check_rest(self, *, uncovered: Collection[str]) -> None:
         """Check everything outside `trials/` against the seal; an unsealed directory may hold any file there.
@@ -183,28 +193,13 @@ class Inventory:
             self._forget(path)
             self._report(ProblemKind.NOT_A_FILE, path, "a symbolic link or special file, not followed")
         elif kind is EntryKind.FILE and self._sealed is not None:
-            sealed = self._sealed[_REST]
-            self._judge(path, path, digest_listed_file(self._root + path), sealed=sealed, artifacts=None)
-            sealed.pop(path, None)
+            found = digest_listed_file(self._root + path)
+            self._judge(path, path, found, in_seal=self._take_sealed(path), artifacts=None)
 
     def report_removed(self) -> None:
         """Report what the seal lists and nobody has seen."""
-        for directory, sealed in sorted((self._sealed or {}).items()):
-            for name in sorted(sealed):
-                path = f"{directory}/{name}" if directory else name
-                self._report(ProblemKind.ARTIFACT_REMOVED, path, "sealed and not there")
-
-
-def _group_by_attempt(sealed: Mapping[str, FileDigest]) -> dict[str, dict[str, FileDigest]]:
-    """Group what the seal lists by the attempt's directory; what belongs to none stands under `_REST`."""
-    groups: dict[str, dict[str, FileDigest]] = {_REST: {}}
-    for path, digest in sealed.items():
-        parts = path.split("/", 3)
-        if len(parts) == 4 and parts[0] == TRIALS:
-            groups.setdefault(f"{TRIALS}/{parts[1]}/{parts[2]}", {})[parts[3]] = digest
-        else:
-            groups[_REST][path] = digest
-    return groups
+        for path in sorted(self._sealed or ()):
+            self._report(ProblemKind.ARTIFACT_REMOVED, path, "sealed and not there")
 
 
 def _is_as_recorded(found: Mapping[str, FileDigest], artifacts: Mapping[str, FileDigest] | None) -> bool:
