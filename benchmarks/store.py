@@ -164,7 +164,7 @@ def do(what: str, root: Path) -> None:
     results = Results(root=root)
     begin, begin_cpu = time.perf_counter(), time.process_time()
     if what == "audit":
-        report = audit(results, is_void=lambda row: row["returncode"] == 77)
+        report = audit(results, is_void=lambda row: row["returncode"] == 77, final_members=("returncode",))
         if not (report.is_intact and report.is_complete and report.sealed):
             raise SystemExit(f"the benchmark's own directory is not whole: {report.problems[:3]}")
     elif what == "open":

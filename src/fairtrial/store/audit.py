@@ -4,7 +4,7 @@ Against someone who rewrites the whole chain, its outcomes and its seal, only th
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,13 +60,18 @@ class AuditReport:
 
 
 def audit(
-    results: Results, *, is_void: Callable[[Mapping[str, object]], bool], expect: str | None = None
+    results: Results,
+    *,
+    is_void: Callable[[Mapping[str, object]], bool],
+    final_members: Collection[str] = ("error_kind",),
+    expect: str | None = None,
 ) -> AuditReport:
     """Audit a results directory.
 
     Args:
         results: The directory; nothing in it is changed.
         is_void: Whether an attempt with this final row is void, so that it does not count.
+        final_members: The members of a final row that `is_void` looks at; it may be given no others.
         expect: The digest of `seal.json` that was kept elsewhere, in hex.
 
     Raises:
@@ -74,7 +79,7 @@ def audit(
     """
     try:
         with _collecting_no_garbage():
-            return _audit(results, is_void=is_void, expect=expect)
+            return _audit(results, is_void=is_void, final_members=final_members, expect=expect)
     except OSError as error:
         message = f"{error.filename or results.root}: cannot be read ({error.strerror}); check its permissions"
         raise HostError(message) from error
@@ -92,7 +97,13 @@ def _collecting_no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-def _audit(results: Results, *, is_void: Callable[[Mapping[str, object]], bool], expect: str | None) -> AuditReport:
+def _audit(
+    results: Results,
+    *,
+    is_void: Callable[[Mapping[str, object]], bool],
+    final_members: Collection[str],
+    expect: str | None,
+) -> AuditReport:
     problems = Problems()
     seal = _read_seal(results, problems, expect=expect)
     try:
@@ -114,7 +125,7 @@ def _audit(results: Results, *, is_void: Callable[[Mapping[str, object]], bool],
         )
     if seal is not None and seal.sweep != sweep.sweep:
         problems.add(ProblemKind.SEAL_CHANGED, results.seal_json.name, f"seals sweep {seal.sweep!r}")
-    journal = JournalAudit(results, sweep, seal, is_void=is_void).run()
+    journal = JournalAudit(results, sweep, seal, is_void=is_void, final_members=final_members).run()
     found = journal.problems
     if seal is not None and seal.sweep_json != sweep.digest and ProblemKind.SWEEP_CHANGED not in found.counts:
         # The chain is a second witness for the file: where it agrees, the seal is at fault.

@@ -75,9 +75,11 @@ class Inventory:
             required: Names that must be there beside those.
         """
         found, special = self._digest_files(directory, outcome)
-        sealed = {name: self._take_sealed(f"{directory}/{name}") for name in found}
-        is_as_sealed = self._sealed is None or found == sealed
-        if is_as_sealed and not special and _is_as_recorded(found, artifacts):
+        if self._sealed is None:
+            sealed: Mapping[str, FileDigest | None] = found
+        else:
+            sealed = {name: self._sealed.pop(f"{directory}/{name}", None) for name in found}
+        if found == sealed and not special and _is_as_recorded(found, artifacts):
             return
         for name in sorted(special):
             self._take_sealed(f"{directory}/{name}")
@@ -99,7 +101,7 @@ class Inventory:
                 name = entry.name
                 if entry.is_file(follow_symlinks=False):
                     known = outcome if name == OUTCOME else None
-                    found[name] = known or digest_listed_file(f"{path}/{name}")
+                    found[name] = known or digest_listed_file(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     self._digest_below(path, name, found, special)
                 else:
@@ -208,7 +210,11 @@ def _is_as_recorded(found: Mapping[str, FileDigest], artifacts: Mapping[str, Fil
         return True
     if len(found) != len(artifacts) + 2 or INTENT not in found or OUTCOME not in found:
         return False
-    return all(found.get(name) == digest for name, digest in artifacts.items())
+    # Most attempts have few: a generator would take longer than the comparing.
+    for name, digest in artifacts.items():  # noqa: SIM110
+        if found.get(name) != digest:
+            return False
+    return True
 
 
 def _is_real_directory(path: str) -> bool:

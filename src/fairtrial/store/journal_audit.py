@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import BinaryIO, Self
 
 from fairtrial.errors import IntegrityError
@@ -47,12 +47,14 @@ class JournalAudit:
         seal: Seal | None,
         *,
         is_void: Callable[[Mapping[str, object]], bool],
+        final_members: Collection[str],
     ) -> None:
         self.n_rows: int | None = None
         self._results = results
         self._sweep = sweep
         self._seal = seal
         self._is_void = is_void
+        self._final_members = final_members
         self._name = results.results_jsonl.name
         self._restart()
 
@@ -65,7 +67,12 @@ class JournalAudit:
             problems=self.problems,
         )
         self.rows = RowAudit(
-            self._results, self._sweep, inventory=self.inventory, problems=self.problems, is_void=self._is_void
+            self._results,
+            self._sweep,
+            inventory=self.inventory,
+            problems=self.problems,
+            is_void=self._is_void,
+            final_members=self._final_members,
         )
 
     def run(self) -> Self:
