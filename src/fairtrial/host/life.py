@@ -12,7 +12,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.group import KILL_WAIT_S, pause_ms
 from fairtrial.host.proc import kill_if, list_pids, read_stat
 
-__all__ = ["guard_life", "kill_strays"]
+__all__ = ["die_with_parent", "guard_life", "kill_strays"]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36

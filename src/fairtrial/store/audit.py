@@ -67,7 +67,7 @@ def audit(
     results: Results,
     *,
     is_void: Callable[[Mapping[str, object]], bool],
-    final_members: Collection[str] = ("error_kind",),
+    final_members: Collection[str],
     expect: str | None = None,
 ) -> AuditReport:
     """Audit a results directory.
