@@ -1,0 +1,1 @@
+"""The gateway: the process through which every model request of a trial passes."""

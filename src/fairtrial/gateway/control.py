@@ -1,0 +1,297 @@
+"""What is said on the control socket: one JSON object a line, each answered by one line.
+
+A trial lives on the connection that opened it: `TrialOpening` in, `TrialOpened` out, and while the session runs the
+connection stays open. `TrialClosing` in, `TrialClosed` out ends it; so does the end of the connection, which is how
+the trial of a dead worker ends. The other way round, the end of the connection before `TrialClosed` means that the
+gateway has died: the trial is void (session-error), not a failure. A wrong request is answered by `{"error": …}`.
+
+Owns the messages and their JSON form. Knows no socket; `client` has the blocking end, `server` the other.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cache
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from fairtrial.errors import UsageError
+from fairtrial.wire.faults import Fault
+
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Budget",
+    "ModelPolicy",
+    "ProviderState",
+    "ProviderStatus",
+    "Status",
+    "StatusAsked",
+    "Tokens",
+    "Totals",
+    "TrialClosed",
+    "TrialClosing",
+    "TrialOpened",
+    "TrialOpening",
+    "parse_message",
+    "render_message",
+]
+
+MAX_LINE_BYTES: Final = 1 << 20
+
+
+class ModelPolicy(StrEnum):
+    """What becomes of a request for a model that the arm does not name."""
+
+    REFUSE = "refuse"
+    RECORD = "record"
+
+
+class ProviderState(StrEnum):
+    """What the gateway thinks of an upstream."""
+
+    UP = "up"
+    LIMITED = "limited"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a trial may spend; None = no limit. Checked before each request goes out.
+
+    Attributes:
+        tokens: Tokens of all four buckets together.
+        cost_usd: List price in US dollars; a trial with an unpriced request is beyond it: unknown is not free.
+        requests: Requests that were passed on, failed ones included.
+        seconds: Seconds since the trial was opened, waiting for the provider left out.
+    """
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+    requests: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOpening:
+    """Open one trial. Exactly one of `upstream`, `script` and `replay` says who answers.
+
+    Attributes:
+        trial: What the trial is called in the wire log; never seen inside the sandbox.
+        ledger: Absolute path of the wire log, which must not exist yet.
+        models: Models that may be asked for.
+        dialects: Dialects that may be spoken, by name; see `dialect.Dialect`.
+        upstream: Name of an upstream of the gateway's settings.
+        script: Absolute path of a scripted model's YAML file.
+        replay: Absolute path of a recording to be played back.
+        record: Absolute path of the recording to be made, or None; redacted.
+        model_policy: What becomes of a request for another model.
+        budget: What the trial may spend.
+        grants: Hosted tools and the like that the arm allows by name; see `egress`.
+        include_usage: Add `stream_options.include_usage` to a Chat Completions request that lacks it: the one change to
+            a body that is ever made, and recorded.
+        faults: Faults by rule, for tests of an agent.
+        owner_uid: User who may use the trial's socket; None = the gateway's own.
+    """
+
+    trial: str
+    ledger: str
+    models: tuple[str, ...]
+    dialects: tuple[str, ...]
+    upstream: str | None = None
+    script: str | None = None
+    replay: str | None = None
+    record: str | None = None
+    model_policy: ModelPolicy = ModelPolicy.REFUSE
+    budget: Budget = field(default_factory=Budget)
+    grants: tuple[str, ...] = ()
+    include_usage: bool = False
+    faults: tuple[Fault, ...] = ()
+    owner_uid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOpened:
+    """The trial is open.
+
+    Attributes:
+        directory: A directory that holds nothing but the socket: bind it into the sandbox, read-only.
+        socket: Absolute path of the socket inside it.
+        token: What the session must send as its API key; worth nothing anywhere else.
+    """
+
+    directory: str
+    socket: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialClosing:
+    """Close the connection's trial: requests in flight are broken off and recorded as such."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Sums of usage over requests; None where one of them is unknown.
+
+    Attributes:
+        uncached_input: Input that was neither read from a cache nor written to one.
+        cache_write: Input written to a cache.
+        cache_read: Input read from a cache.
+        output: Output, reasoning included.
+        reasoning: Reasoning, as a part of `output`; None where no reply named it.
+        cost_usd: List price in US dollars.
+    """
+
+    uncached_input: int | None
+    cache_write: int | None
+    cache_read: int | None
+    output: int | None
+    reasoning: int | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What a trial's requests come to: a fold over its wire log.
+
+    Attributes:
+        requests: Requests passed on to the model, failed ones included.
+        failed_requests: Those that ended in an error status, a broken connection or an error event.
+        retries: Requests that repeat the body of an earlier failed one.
+        refused: Requests that the gateway answered itself, by reason.
+        tokens: Of all replies that were whole.
+        broken_tokens: Of broken replies, as far as they were seen: lower bounds. They are not in `tokens`.
+        by_model: `tokens` by the model that served.
+        by_agent: `tokens` by main loop ("main") or subagent, as the client claims.
+        unmeasured_requests: Passed on, answered with success, and without usage.
+        request_bytes: Body bytes of requests passed on.
+        reply_bytes: Body bytes of replies.
+        provider_ms: Milliseconds that requests spent at the provider, summed.
+        other_models: Models that were asked for or served beside those named.
+    """
+
+    requests: int
+    failed_requests: int
+    retries: int
+    refused: Mapping[str, int]
+    tokens: Tokens
+    broken_tokens: Tokens
+    by_model: Mapping[str, Tokens]
+    by_agent: Mapping[str, Tokens]
+    unmeasured_requests: int
+    request_bytes: int
+    reply_bytes: int
+    provider_ms: float
+    other_models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialClosed:
+    """The trial is closed; its socket is gone and its wire log complete.
+
+    Attributes:
+        totals: What its requests come to.
+        ledger: Path of the wire log.
+        ledger_sha256: Digest of the wire log's bytes.
+        egress_refused: Each thing that a body asked for and was refused, in order ("web_search", "url", …).
+        waited_ms: Milliseconds in which a request was held back for the provider's sake, overlaps counted once.
+        budget_exhausted: The budget that refused a request ("tokens", "cost_usd", …), or None.
+        provider_fault: How the last request of the main loop ended, when that was the provider's doing, else None.
+        faults_as_planned: Every planned fault fired as planned; true of an empty plan.
+    """
+
+    totals: Totals
+    ledger: str
+    ledger_sha256: str
+    egress_refused: tuple[str, ...]
+    waited_ms: float
+    budget_exhausted: str | None
+    provider_fault: str | None
+    faults_as_planned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusAsked:
+    """How is the gateway, and how are its upstreams?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderStatus:
+    """One upstream.
+
+    Attributes:
+        upstream: Its name.
+        state: DOWN asks the sweep to start no trial.
+        reason: What it last failed with; None while it is up.
+        retry_in_s: Seconds until the gateway tries it again; 0 while it is up.
+        n_limited: Replies 429 and 529 so far.
+    """
+
+    upstream: str
+    state: ProviderState
+    reason: str | None
+    retry_in_s: float
+    n_limited: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How the gateway is.
+
+    Attributes:
+        providers: Its upstreams.
+        trials: Trials that are open.
+        internal_errors: Failures of the gateway itself; trials measured while there is one are void.
+    """
+
+    providers: tuple[ProviderStatus, ...]
+    trials: int
+    internal_errors: tuple[str, ...]
+
+
+Message = TrialOpening | TrialOpened | TrialClosing | TrialClosed | StatusAsked | Status
+
+_KINDS: Final[Mapping[str, type[Message]]] = {
+    "open": TrialOpening,
+    "opened": TrialOpened,
+    "close": TrialClosing,
+    "closed": TrialClosed,
+    "status?": StatusAsked,
+    "status": Status,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+
+@cache
+def _adapter(kind: type[Message]) -> TypeAdapter[Message]:
+    return TypeAdapter(kind)
+
+
+def render_message(message: Message) -> bytes:
+    """Return a message as one line with its newline."""
+    return json.dumps({"kind": _NAMES[type(message)]} | asdict(message), separators=(",", ":")).encode() + b"\n"
+
+
+def parse_message(line: bytes) -> Message:
+    """Parse one line.
+
+    Raises:
+        UsageError: It is no message, or a key or value is wrong; or the other side answered by an error.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"gateway control: not JSON: {error}") from error
+    if isinstance(value, dict) and "error" in value:
+        raise UsageError(f"gateway: {value['error']}")
+    kind = _KINDS.get(str(value.pop("kind", None))) if isinstance(value, dict) else None
+    if kind is None:
+        raise UsageError(f"gateway control: no message: {line[:80]!r}; kind is one of {', '.join(_KINDS)}")
+    try:
+        return _adapter(kind).validate_json(json.dumps(value), strict=True, extra="forbid")
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"gateway control: {where}: {first['msg']}, not {first['input']!r:.80}") from error
