@@ -1,1 +1,1 @@
-"""The gateway: the process through which every model request of a trial passes."""
+"""The model gateway: dialects, meter, egress check, prices, policy, script and record."""
