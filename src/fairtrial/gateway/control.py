@@ -18,6 +18,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.errors import UsageError
+from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import Fault
 
 __all__ = [
@@ -26,9 +27,9 @@ __all__ = [
     "ModelPolicy",
     "ProviderState",
     "ProviderStatus",
+    "Spend",
     "Status",
     "StatusAsked",
-    "Tokens",
     "Totals",
     "TrialClosed",
     "TrialClosing",
@@ -132,24 +133,18 @@ class TrialClosing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """Sums of usage over requests; None where one of them is unknown.
+class Spend:
+    """A sum over replies; see `model.usage` for what None means.
 
     Attributes:
-        uncached_input: Input that was neither read from a cache nor written to one.
-        cache_write: Input written to a cache.
-        cache_read: Input read from a cache.
-        output: Output, reasoning included.
-        reasoning: Reasoning, as a part of `output`; None where no reply named it.
-        cost_usd: List price in US dollars.
+        usage: Tokens.
+        cost_usd: List price in US dollars; None when a reply's usage or its model's price is unknown.
+        cost_without_cache_usd: The same had every input token been uncached.
     """
 
-    uncached_input: int | None
-    cache_write: int | None
-    cache_read: int | None
-    output: int | None
-    reasoning: int | None
+    usage: TokenUsage
     cost_usd: float | None
+    cost_without_cache_usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +156,10 @@ class Totals:
         failed_requests: Those that ended in an error status, a broken connection or an error event.
         retries: Requests that repeat the body of an earlier failed one.
         refused: Requests that the gateway answered itself, by reason.
-        tokens: Of all replies that were whole.
-        broken_tokens: Of broken replies, as far as they were seen: lower bounds. They are not in `tokens`.
-        by_model: `tokens` by the model that served.
-        by_agent: `tokens` by main loop ("main") or subagent, as the client claims.
+        spend: Of all replies that were whole.
+        broken_spend: Of broken replies, as far as they were seen: a lower bound. It is not in `spend`.
+        by_model: `spend` by the model that served.
+        by_agent: `spend` by main loop ("main") or subagent ("subagent"), as the client claims.
         unmeasured_requests: Passed on, answered with success, and without usage.
         request_bytes: Body bytes of requests passed on.
         reply_bytes: Body bytes of replies.
@@ -176,10 +171,10 @@ class Totals:
     failed_requests: int
     retries: int
     refused: Mapping[str, int]
-    tokens: Tokens
-    broken_tokens: Tokens
-    by_model: Mapping[str, Tokens]
-    by_agent: Mapping[str, Tokens]
+    spend: Spend
+    broken_spend: Spend
+    by_model: Mapping[str, Spend]
+    by_agent: Mapping[str, Spend]
     unmeasured_requests: int
     request_bytes: int
     reply_bytes: int
