@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Final
+from typing import Final, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -260,8 +260,8 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 @cache
-def _adapter(kind: type[Message]) -> TypeAdapter[Message]:
-    return TypeAdapter(kind)
+def _adapter(name: str) -> TypeAdapter[Message]:
+    return TypeAdapter(_KINDS[name])
 
 
 def render_message(message: Message) -> bytes:
@@ -276,16 +276,17 @@ def parse_message(line: bytes) -> Message:
         UsageError: It is no message, or a key or value is wrong; or the other side answered by an error.
     """
     try:
-        value = json.loads(line)
+        value: object = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"gateway control: not JSON: {error}") from error
-    if isinstance(value, dict) and "error" in value:
-        raise UsageError(f"gateway: {value['error']}")
-    kind = _KINDS.get(str(value.pop("kind", None))) if isinstance(value, dict) else None
-    if kind is None:
+    data = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    if "error" in data:
+        raise UsageError(f"gateway: {data['error']}")
+    name = str(data.pop("kind", None))
+    if name not in _KINDS:
         raise UsageError(f"gateway control: no message: {line[:80]!r}; kind is one of {', '.join(_KINDS)}")
     try:
-        return _adapter(kind).validate_json(json.dumps(value), strict=True, extra="forbid")
+        return _adapter(name).validate_json(json.dumps(data), strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
