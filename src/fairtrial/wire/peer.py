@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -193,11 +194,13 @@ class Pace:
             await peer.send(part)
 
 
-async def connect_peer(address: Address, *, received: ByteCount, sent: ByteCount) -> Peer:
-    """Connect.
+async def connect_peer(
+    address: Address, *, received: ByteCount, sent: ByteCount, tls: ssl.SSLContext | None = None
+) -> Peer:
+    """Connect, with TLS if a context is given; the server must prove to be `address.host`.
 
     Raises:
-        OSError: Nobody listens there.
+        OSError: Nobody listens there, or it cannot prove who it is.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
@@ -205,7 +208,7 @@ async def connect_peer(address: Address, *, received: ByteCount, sent: ByteCount
     if address.port is None:
         transport, _ = await loop.create_unix_connection(lambda: protocol, address.host)
     else:
-        transport, _ = await loop.create_connection(lambda: protocol, address.host, address.port)
+        transport, _ = await loop.create_connection(lambda: protocol, address.host, address.port, ssl=tls)
     return Peer(CountedReader(reader, received), asyncio.StreamWriter(transport, protocol, reader, loop), sent)
 
 

@@ -10,14 +10,13 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from fairtrial.wire.http1 import (
     PIECE_BYTES,
     BadMessageError,
     BodyKind,
     EndedEarlyError,
-    Framing,
     RequestHead,
     parse_request_head,
     read_body,
