@@ -18,6 +18,7 @@ __all__ = [
     "ErrorKind",
     "JsonObject",
     "Piece",
+    "Refusal",
     "Rendered",
     "ReplyError",
     "ReplyMeter",
@@ -133,8 +134,8 @@ class Call:
         reports_usage: The reply is asked to say its usage (false only for streaming Chat Completions without
             `stream_options.include_usage`).
         session_claim: The session that the client says it belongs to; None when it does not say.
-        agent_claim: The subagent or child session that the client says it is; None for the main loop, or when the client
-            does not say.
+        agent_claim: The subagent or child session that the client says it is; None for the main loop, or when the
+            client does not say.
         parent_claim: The parent session that the client names, or None.
         system: The system text.
         turns: The conversation.
@@ -314,17 +315,37 @@ class Rendered:
         return b"".join(piece.data for piece in self.pieces)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A part of a request that must not go out.
+
+    Attributes:
+        grant: The name that an arm would have to grant to let it pass.
+        path: Where it stands in the body: `messages[3].content[0].source`.
+        what: What it is, in a few words.
+    """
+
+    grant: str
+    path: str
+    what: str
+
+    @property
+    def message(self) -> str:
+        """Where, what and remedy in one line."""
+        return f"{self.path}: {self.what} could fetch from outside; leave it out, or grant {self.grant!r} to the arm"
+
+
 class Dialect(Protocol):
     """One model API.
 
     Attributes:
         name: Its name in records: `anthropic-messages`, `openai-chat`, `openai-responses`, `gemini`.
-        credential_headers: Names (lower case) of request headers that carry the client's credentials. They are removed
-            before a request goes upstream, whatever the dialect of the request.
+        passed_headers: Names (lower case) of request headers that go upstream as the client sent them; a name that ends
+            in `*` stands for all that begin so. No other header of the client goes there.
     """
 
     name: ClassVar[str]
-    credential_headers: ClassVar[frozenset[str]]
+    passed_headers: ClassVar[frozenset[str]]
 
     def route(self, method: str, target: str) -> Route | None:
         """Read a request line; None when it is none of this dialect's. The target is a path with its query."""
@@ -340,6 +361,10 @@ class Dialect(Protocol):
 
     def read_request(self, route: Route, headers: Mapping[str, str], body: JsonObject) -> Call:
         """Read a request (header names lower case). What does not read as this dialect is left out, never guessed."""
+        ...
+
+    def check(self, route: Route, body: JsonObject) -> tuple[Refusal, ...]:
+        """Every part of a body that could make the provider fetch something, whoever granted it."""
         ...
 
     def with_usage_reported(self, body: JsonObject) -> JsonObject | None:
