@@ -92,6 +92,7 @@ class TrialOpening:
         grants: Hosted tools and the like that the arm allows by name; see `egress`.
         include_usage: Add `stream_options.include_usage` to a Chat Completions request that lacks it: the one change to
             a body that is ever made, and recorded.
+        markers: Texts to be looked for in each request, such as the marker line of a file that the agent should read.
         faults: Faults by rule, for tests of an agent.
         owner_uid: User who may use the trial's socket; None = the gateway's own.
     """
@@ -108,6 +109,7 @@ class TrialOpening:
     budget: Budget = field(default_factory=Budget)
     grants: tuple[str, ...] = ()
     include_usage: bool = False
+    markers: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     owner_uid: int | None = None
 
@@ -194,7 +196,9 @@ class TrialClosed:
         waited_ms: Milliseconds in which a request was held back for the provider's sake, overlaps counted once.
         budget_exhausted: The budget that refused a request ("tokens", "cost_usd", …), or None.
         provider_fault: How the last request of the main loop ended, when that was the provider's doing, else None.
+        markers_seen: Which of the markers stood in a request.
         faults_as_planned: Every planned fault fired as planned; true of an empty plan.
+        internal_error: A failure of the gateway itself in this trial, which makes it void; None without.
     """
 
     totals: Totals
@@ -204,7 +208,9 @@ class TrialClosed:
     waited_ms: float
     budget_exhausted: str | None
     provider_fault: str | None
+    markers_seen: tuple[str, ...]
     faults_as_planned: bool
+    internal_error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

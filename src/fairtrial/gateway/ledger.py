@@ -87,8 +87,9 @@ class WireRow:
         dialect: The dialect that the path belongs to; None for none.
         ask: What it asks for, see `dialect.Ask`; None when that is not known.
         ending: How it ended.
-        refusal: Why the gateway refused it ("token", "path", "dialect", "body", "egress", "model", "budget"), else None.
-        refused: What was refused, each as "grant path"; empty unless `refusal` is "egress" or "budget".
+        refusal: Why the gateway refused it ("http", "token", "path", "dialect", "body", "egress", "model", "budget"),
+            else None.
+        refused: What was refused: "grant path" of each thing for "egress", the budget's name for "budget"; else empty.
         requested_model: The model it names; None when it names none.
         served_model: The model that answered, as the reply says; None when it does not.
         model_as_requested: Whether they are the same; None when either is unknown.
@@ -96,7 +97,7 @@ class WireRow:
         stream: A stream was asked for; None when unknown.
         status: The status of the provider, the script or the recording; None when there was none.
         client_status: The status that the client was sent; None when it was sent none.
-        attempt: 1 plus the earlier requests with the same conversation.
+        attempt: 1 plus the earlier requests with the same conversation that were not answered in full.
         digest: SHA-256 of the conversation; None when it could not be read.
         session_claim: The client's session.
         agent_claim: The client's subagent or child session; None for the main loop, or when the client does not say.
@@ -122,6 +123,7 @@ class WireRow:
         reused_connection: It went out on a connection that had served before; None when it did not go out.
         fault: The fault that hit it; None without.
         fault_fired: Its effect was complete.
+        error_kind: The provider's own word for the error that the reply carries; None without.
         detail: What went wrong, in one line; None when nothing did.
         schema: `wire-row/1`.
     """
@@ -169,6 +171,7 @@ class WireRow:
     reused_connection: bool | None = None
     fault: str | None = None
     fault_fired: bool = False
+    error_kind: str | None = None
     detail: str | None = None
     schema: str = field(default=SCHEMA)
 

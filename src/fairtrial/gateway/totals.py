@@ -15,6 +15,14 @@ SUBAGENT: Final = "subagent"
 
 _FAILED: Final = frozenset({Ending.ERROR_STATUS, Ending.ERROR_EVENT, Ending.BROKEN, Ending.INTERNAL})
 _PROVIDER_STATUS: Final = frozenset({429, *range(500, 600)})
+# Of errors inside a stream, those that say that the provider failed; any other (a prompt too long) is the arm's doing.
+_PROVIDER_KINDS: Final = frozenset(
+    {
+        "api_error", "internal", "internal_error", "internal_server_error", "overloaded", "overloaded_error",
+        "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "server_error", "server_is_overloaded",
+        "service_unavailable", "slow_down", "timeout_error", "unavailable",
+    }
+)  # fmt: skip
 
 
 def spend_of(rows: Iterable[WireRow]) -> Spend:
@@ -97,7 +105,7 @@ def provider_fault(rows: Iterable[WireRow]) -> str | None:
     match last.ending:
         case Ending.ERROR_STATUS if last.status in _PROVIDER_STATUS:
             return f"status {last.status}"
-        case Ending.ERROR_EVENT:
+        case Ending.ERROR_EVENT if (last.error_kind or "").lower() in _PROVIDER_KINDS:
             return f"error in the stream: {last.detail}"
         case Ending.BROKEN:
             return f"broken connection: {last.detail}"

@@ -162,6 +162,12 @@ class Piece:
         """The payload alone."""
         return self.wire[self.n_prefix_bytes :][: self.n_payload_bytes]
 
+    def with_payload(self, payload: bytes) -> "Piece":
+        """Return the piece with other payload of the same length."""
+        rest = self.wire[self.n_prefix_bytes + self.n_payload_bytes :]
+        wire = self.wire[: self.n_prefix_bytes] + payload + rest
+        return Piece(wire=wire, n_prefix_bytes=self.n_prefix_bytes, n_payload_bytes=self.n_payload_bytes)
+
     def cut(self, n_payload_bytes: int) -> bytes:
         """Return the wire bytes up to and with the first so many payload bytes."""
         return self.wire[: self.n_prefix_bytes + n_payload_bytes]
