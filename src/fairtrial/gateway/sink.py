@@ -7,9 +7,13 @@ from fairtrial.wire.faults import FaultKind, Garbler, PlannedFault
 from fairtrial.wire.loop import sleep_s
 from fairtrial.wire.serve import Incoming
 
-__all__ = ["Sink"]
+__all__ = ["CutError", "Sink"]
 
 _SWALLOWING: Final = frozenset({FaultKind.DROP_REPLY, FaultKind.RST_REPLY})
+
+
+class CutError(Exception):
+    """A planned fault has cut the reply: nothing more is wanted of whoever answers."""
 
 
 class Sink:
@@ -50,7 +54,11 @@ class Sink:
             self.status = status
 
     async def send(self, data: bytes) -> None:
-        """Pass a part of the body on."""
+        """Pass a part of the body on.
+
+        Raises:
+            CutError: A fault has cut the reply.
+        """
         if self._silent:
             return
         if self._garbler is not None:
@@ -60,6 +68,10 @@ class Sink:
         if self._left is not None and len(data) > self._left:
             await self._incoming.send(data[: self._left])
             self._silent = True
+            if self._kind is FaultKind.TRUNCATE_REPLY:
+                self.fire()
+                self._incoming.break_off()
+                raise CutError
             return
         if self._left is not None:
             self._left -= len(data)
@@ -77,7 +89,7 @@ class Sink:
             case FaultKind.RST_REPLY:
                 self._incoming.reset()
             case FaultKind.STALL:
-                await self._incoming.wait_gone()
+                await self._incoming.stay_silent()
             case _:
                 self._incoming.break_off()
 

@@ -1,4 +1,4 @@
-"""Who answers: a provider. (The scripted model and the recording, which fit the same Protocol, are in `player`.)"""
+"""Who answers: a provider. The scripted model and the recording fit the same Protocol; see `player`."""
 
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping

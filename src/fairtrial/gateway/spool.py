@@ -74,6 +74,12 @@ class Spool:
             left -= len(data)
             yield data
 
+    def replace(self, data: bytes) -> None:
+        """Hold another body instead."""
+        self.close()
+        self._memory = [data]
+        self.n_bytes = len(data)
+
     def close(self) -> None:
         """Free it."""
         self._memory.clear()

@@ -54,6 +54,7 @@ class _Answer(Enum):
     BEGUN = "begun"
     ENDED = "ended"
     BROKEN = "broken"
+    RESET = "reset"
 
 
 class Incoming:
@@ -174,24 +175,24 @@ class Incoming:
             raise ClientGoneError from error
 
     def break_off(self) -> None:
-        """End the connection without a proper end of the reply."""
+        """Let the connection end without a proper end of the reply, once the handler returns."""
         self._answer = _Answer.BROKEN
-        self._client.close()
 
     def reset(self) -> None:
-        """End the connection at once; TCP clients are sent RST, others see its end."""
-        self._answer = _Answer.BROKEN
-        self._client.reset()
+        """Let the connection be reset once the handler returns: TCP clients are sent RST, others see its end."""
+        self._answer = _Answer.RESET
 
-    async def wait_gone(self) -> None:
-        """Say nothing more, and wait until the client leaves."""
+    async def stay_silent(self) -> None:
+        """Say nothing more, for ever: `while_present` ends the wait when the client leaves."""
         self._answer = _Answer.BROKEN
-        await self._client.discard_until_end()
+        await asyncio.get_running_loop().create_future()
 
     async def finish(self) -> bool:
         """Bring the connection into a state for the next request; False when it must end, as it has been told."""
         if self._answer is _Answer.NONE:
             await self.reply(500, (), b"")
+        if self._answer is _Answer.RESET:
+            self._client.reset()
         if self._answer is not _Answer.ENDED:
             return False
         if not self._body_read:
