@@ -99,6 +99,10 @@ class Reader(Protocol):
         """Read one event of a stream."""
         ...
 
+    def take_done(self) -> None:
+        """Read the `[DONE]` that ends a stream of OpenAI's."""
+        ...
+
     def take_body(self, value: object) -> None:
         """Read a whole body; it is for this to set `found.ended`."""
         ...
@@ -138,6 +142,7 @@ class _StreamMeter:
         self._n_events += 1
         found = self._reader.found
         if event.data.strip() == b"[DONE]":
+            self._reader.take_done()
             return
         try:
             value = as_object(from_json(event.data, cache_strings="keys"))
