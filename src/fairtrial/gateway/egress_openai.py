@@ -187,5 +187,5 @@ def _check_addresses(finder: Finder, part: JsonObject, path: _Path) -> None:
                 finder.refuse(Grant.REMOTE_URL, place, "a remote URL")
         elif key == "file_id" or key.endswith("_id"):
             finder.refuse(Grant.FILE_ID, place, "a file stored at the provider")
-        elif key in ("file_data", "data") and isinstance(value, str) and "://" in value[:16]:
+        elif key in ("file_data", "data") and is_remote(value) and ":" in str(value)[:100]:  # base64 has no colon
             finder.refuse(Grant.REMOTE_URL, place, "a remote URL")

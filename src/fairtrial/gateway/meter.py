@@ -31,6 +31,7 @@ class OpenCall:
     id: str | None
     name: str
     namespace: str | None = None
+    is_custom: bool = False
     arguments: list[str] = field(default_factory=list[str])
     input: JsonObject | None = None
     closed: bool = False
@@ -44,6 +45,7 @@ class OpenCall:
             name=self.name,
             input=None if is_partial else given,
             namespace=self.namespace,
+            is_custom=self.is_custom,
             is_partial=is_partial,
         )
 

@@ -1,7 +1,7 @@
 """OpenAI Chat Completions: replies, read and written.
 
-Usage: cached tokens stand inside `prompt_tokens`, reasoning inside `completion_tokens`. A stream says its usage in a last
-chunk, and only when asked to; some servers repeat it in every chunk, cumulative: the last one counts.
+Usage: cached tokens stand inside `prompt_tokens`, reasoning inside `completion_tokens`. A stream says its usage in a
+last chunk, and only when asked to; some servers repeat it in every chunk, cumulative: the last one counts.
 """
 
 from typing import Final
@@ -83,8 +83,8 @@ class ChatReader:
             self._take_call((_place(choice, 0), _place(call, position)), call)
         if (reason := text_in(choice, "finish_reason")) is not None:
             found.stop_reason = reason
-            for call in found.calls.values():
-                call.closed = True
+            for open_call in found.calls.values():
+                open_call.closed = True
 
     def _take_call(self, key: object, call: JsonObject) -> None:
         part = object_in(call, "custom" if call.get("type") == "custom" else "function")
