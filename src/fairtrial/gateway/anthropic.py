@@ -96,6 +96,7 @@ class AnthropicMessages:
     def with_usage_reported(self, body: JsonObject) -> JsonObject | None:
         """Always reported."""
         del body
+        return None
 
     def meter(self, content_type: str) -> ReplyMeter:
         """A meter for a reply of this content type."""

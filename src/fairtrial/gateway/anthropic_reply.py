@@ -1,8 +1,8 @@
 """Anthropic Messages: replies, read and written.
 
-Usage: `input_tokens`, `cache_creation_input_tokens` and `cache_read_input_tokens` are disjoint. `message_start` carries a
-first account and each `message_delta` a later one, cumulative; what a later one leaves out or sets to null stands as it
-was. Cache fields that are left out altogether are those of a server without a cache: zero. A compaction that the
+Usage: `input_tokens`, `cache_creation_input_tokens` and `cache_read_input_tokens` are disjoint. `message_start` carries
+a first account and each `message_delta` a later one, cumulative; what a later one leaves out or sets to null stands as
+it was. Cache fields that are left out altogether are those of a server without a cache: zero. A compaction that the
 server makes on the way is billed too, and stands only in `usage.iterations`.
 """
 
@@ -55,7 +55,7 @@ class AnthropicReader:
             case "content_block_start":
                 self._take_block(value.get("index"), object_in(value, "content_block"))
             case "content_block_stop":
-                if (call := found.calls.get(value.get("index"))) is not None:
+                if (call := found.calls.get(_index(value.get("index")))) is not None:
                     call.closed = True
             case "message_start":
                 self._take_message(object_in(value, "message"))
@@ -71,12 +71,16 @@ class AnthropicReader:
             case kind:
                 found.complain(f"an event of unknown type {kind!r:.60}")
 
+    def take_done(self) -> None:
+        """No part of this API; some servers send it all the same."""
+
     def take_body(self, value: object) -> None:
         """Read a whole reply."""
         body = as_object(value)
-        if body is None or body.get("type") not in {"message", "error"}:
+        kind = None if body is None else text_in(body, "type")
+        if body is None or kind not in {"message", "error"}:
             self.found.complain("the body is no message")
-        elif body["type"] == "error":
+        elif kind == "error":
             self._take_error(body)
             self.found.ended = True
         else:
@@ -94,7 +98,7 @@ class AnthropicReader:
         compactions = [
             _read_usage(each)
             for each in objects_in(self._usage, "iterations")
-            if each.get("type") not in {"message", "fallback_message"}
+            if text_in(each, "type") not in {"message", "fallback_message"}
         ]
         return sum_usage((_read_usage(self._usage), *compactions))
 

@@ -78,7 +78,9 @@ class ToolCall:
         id: The call's id; None where the dialect gives none.
         name: The tool's name.
         input: Its arguments; None when they are no JSON object.
-        namespace: The tool's namespace (Responses), or None.
+        namespace: The tool's namespace (Responses), or None; what a provider ran itself stands under `hosted`,
+            `server_tool_use` or `mcp_tool_use`.
+        is_custom: Its argument is free text (Responses, custom tools), which stands in `input` under `input`.
         is_partial: The reply broke off inside the arguments.
     """
 
@@ -86,6 +88,7 @@ class ToolCall:
     name: str
     input: JsonObject | None
     namespace: str | None = None
+    is_custom: bool = False
     is_partial: bool = False
 
 

@@ -127,7 +127,7 @@ def read_body(data: bytes, *, max_bytes: int) -> JsonObject:
     """Read a request's body, decoded of any transfer coding.
 
     Raises:
-        BadRequestError: It is too large, or no strict JSON object (UTF-8, no duplicate key, no NaN, at most 200 levels).
+        BadRequestError: It is too large, or no strict JSON object (UTF-8, no duplicate key or NaN, at most 200 levels).
     """
     if len(data) > max_bytes:
         message = f"the body has {len(data)} bytes, more than {max_bytes}"

@@ -53,7 +53,7 @@ def text_in(source: Mapping[str, object], name: str) -> str | None:
 
 
 def count_in(source: Mapping[str, object], name: str) -> int | None:
-    """The count of that name: a whole number that is not negative. A count from elsewhere may be a float: 12.0 is 12."""
+    """The count of that name: a whole number that is not negative; 12.0 is 12."""
     value = source.get(name)
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -31,7 +31,7 @@ def bearer_token(headers: Mapping[str, str]) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-def render_json(status: int, value: JsonObject, *, delay_s: float = 0.0) -> Rendered:
+def render_json(status: int, value: JsonObject | list[JsonObject], *, delay_s: float = 0.0) -> Rendered:
     """A JSON body in one piece."""
     piece = Piece(data=render_compact(value), delay_s=delay_s)
     return Rendered(status=status, headers={"content-type": "application/json"}, pieces=(piece,))

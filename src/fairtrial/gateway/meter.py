@@ -31,6 +31,7 @@ class OpenCall:
     id: str | None
     name: str
     namespace: str | None = None
+    is_custom: bool = False
     arguments: list[str] = field(default_factory=list[str])
     input: JsonObject | None = None
     closed: bool = False
@@ -44,6 +45,7 @@ class OpenCall:
             name=self.name,
             input=None if is_partial else given,
             namespace=self.namespace,
+            is_custom=self.is_custom,
             is_partial=is_partial,
         )
 
@@ -99,6 +101,10 @@ class Reader(Protocol):
         """Read one event of a stream."""
         ...
 
+    def take_done(self) -> None:
+        """Read the `[DONE]` that ends a stream of OpenAI's."""
+        ...
+
     def take_body(self, value: object) -> None:
         """Read a whole body; it is for this to set `found.ended`."""
         ...
@@ -138,6 +144,7 @@ class _StreamMeter:
         self._n_events += 1
         found = self._reader.found
         if event.data.strip() == b"[DONE]":
+            self._reader.take_done()
             return
         try:
             value = as_object(from_json(event.data, cache_strings="keys"))
