@@ -36,6 +36,7 @@ __all__ = [
     "TrialOpened",
     "TrialOpening",
     "parse_message",
+    "render_error",
     "render_message",
 ]
 
@@ -273,6 +274,11 @@ def _adapter(name: str) -> TypeAdapter[Message]:
 def render_message(message: Message) -> bytes:
     """Return a message as one line with its newline."""
     return json.dumps({"kind": _NAMES[type(message)]} | asdict(message), separators=(",", ":")).encode() + b"\n"
+
+
+def render_error(text: str) -> bytes:
+    """Return the answer to a wrong request."""
+    return json.dumps({"error": text}).encode() + b"\n"
 
 
 def parse_message(line: bytes) -> Message:

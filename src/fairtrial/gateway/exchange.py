@@ -219,7 +219,7 @@ class Exchange:
             SeenResult(call_id=each.call_id, name=each.name, is_error=each.is_error, n_characters=len(each.text))
             for each in call.new_results
         )
-        row.n_tools = len(call.tools)
+        row.n_tools, row.n_turns = len(call.tools), len(call.turns)
         row.attempt = trial.attempt_of(call.digest)
         refusals = check_request(dialect, route, body, grants=trial.opening.grants)
         if refusals:
@@ -318,6 +318,10 @@ class Exchange:
                 break
         decoder = Decoder(answer.header("content-encoding"))
         content = self._trial.redactor.redact(decoder.decode(data))
+        recorder = self._trial.start_recording(self.row, answer)
+        if recorder is not None:
+            recorder.add(content)
+            recorder.close(ended=True)
         fields = tuple((name, value) for name, value in answer.fields if name != "content-encoding")
         self.row.ending = Ending.ERROR_STATUS
         self.row.detail = content[:500].decode("utf-8", "replace")
@@ -339,15 +343,15 @@ class Exchange:
                 await self._sink.send(data)
             ended = True
         finally:
-            self._note(meter.finish(body_ended=ended), decoder, outgoing)
+            self._note(meter.finish(body_ended=ended), decoder, outgoing.call.route.ask, ended=ended)
             if recorder is not None:
                 recorder.close(ended=ended)
         await self._sink.end()
 
-    def _note(self, reading: ReplyReading, decoder: Decoder, outgoing: Outgoing) -> None:
-        """Write down what the meter saw."""
+    def _note(self, reading: ReplyReading, decoder: Decoder, ask: Ask, *, ended: bool) -> None:
+        """Write down what the meter saw; who ended a reply that did not end by itself is known further up."""
         row = self.row
-        is_call = outgoing.call.route.ask is Ask.GENERATE
+        is_call = ask is Ask.GENERATE
         row.usage = reading.usage if is_call else None
         row.served_model, row.reply_id, row.stop_reason = reading.served_model, reading.reply_id, reading.stop_reason
         if row.served_model is not None and row.requested_model is not None:
@@ -363,9 +367,9 @@ class Exchange:
         )
         if reading.error is not None:
             row.ending, row.error_kind, row.detail = Ending.ERROR_EVENT, reading.error.kind, reading.error.message
-        elif reading.is_complete or not is_call:
+        elif ended and (reading.is_complete or not is_call):
             row.ending = Ending.ANSWERED
-        else:
+        elif ended:
             row.ending = Ending.BROKEN
             row.detail = decoder.problem or reading.problem or "the reply broke off before its end"
         if is_call and (row.usage is None or row.usage.is_lower_bound):

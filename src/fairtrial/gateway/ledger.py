@@ -118,6 +118,7 @@ class WireRow:
         tool_calls: Calls in the reply.
         tool_results: Results that the request brought.
         markers: Which of the trial's markers stand in the request.
+        n_turns: Turns of the conversation that the request brings.
         n_tools: Tools offered.
         usage_was_asked_for: The gateway added `stream_options.include_usage`.
         reused_connection: It went out on a connection that had served before; None when it did not go out.
@@ -166,6 +167,7 @@ class WireRow:
     tool_calls: tuple[SeenCall, ...] = ()
     tool_results: tuple[SeenResult, ...] = ()
     markers: tuple[str, ...] = ()
+    n_turns: int = 0
     n_tools: int = 0
     usage_was_asked_for: bool = False
     reused_connection: bool | None = None

@@ -1,0 +1,214 @@
+"""One open trial: what it may do, what it has spent, and its wire log."""
+
+import secrets
+from collections import Counter
+from pathlib import Path
+
+from fairtrial.gateway.control import ModelPolicy, TrialClosed, TrialOpening
+from fairtrial.gateway.dialect import Dialect, JsonObject, Route
+from fairtrial.gateway.dialects import DIALECTS, find_route
+from fairtrial.gateway.fields import render_compact
+from fairtrial.gateway.ledger import Ending, Ledger, WireRow, read_ledger
+from fairtrial.gateway.pace import Heard
+from fairtrial.gateway.pacer import Pacer
+from fairtrial.gateway.prices import price_usage
+from fairtrial.gateway.recording import Recorder
+from fairtrial.gateway.source import Answer, Source
+from fairtrial.gateway.totals import provider_fault, total_rows
+from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.store.redact import Redactor
+from fairtrial.wire.faults import plan_faults
+from fairtrial.wire.loop import Slots, loop_s
+
+__all__ = ["TrialState", "new_token"]
+
+_LARGE_BODIES = 4
+
+
+def new_token() -> str:
+    """A key for one session: it has the look of a key, and opens nothing."""
+    return f"fairtrial-{secrets.token_urlsafe(24)}"
+
+
+class TrialState:
+    """One open trial.
+
+    Attributes:
+        opening: What was asked for.
+        token: What its session must present.
+        source: Who answers.
+        redactor: Takes keys out of what is written.
+        faults: Planned faults at work.
+        spool_directory: Where large bodies go.
+        large_bodies: Places for large bodies, of this trial alone.
+        internal_error: The first failure of the gateway itself.
+    """
+
+    def __init__(
+        self, opening: TrialOpening, *, source: Source, pacer: Pacer, redactor: Redactor, spool_directory: Path
+    ) -> None:
+        """Open the trial and its wire log.
+
+        Raises:
+            OSError: The wire log exists, or cannot be made.
+        """
+        self.opening = opening
+        self.token = new_token()
+        self.source = source
+        self.redactor = redactor
+        self.faults = plan_faults(opening.faults)
+        self.spool_directory = spool_directory
+        self.large_bodies = Slots(_LARGE_BODIES)
+        self.internal_error: str | None = None
+        self._pacer = pacer
+        self._ledger = Ledger(Path(opening.ledger), redactor)
+        self._opened_s = loop_s()
+        self._n = 0
+        self._failed: Counter[str] = Counter()
+        self._n_passed_on = 0
+        self._tokens = 0
+        self._cost_usd = 0.0
+        self._unpriced = False
+        self._exhausted: str | None = None
+        self._n_waiting = 0
+        self._waiting_since_s = 0.0
+        self._waited_s = 0.0
+
+    @property
+    def refuses_other_models(self) -> bool:
+        """Only the named models may be asked for."""
+        return self.opening.model_policy is ModelPolicy.REFUSE
+
+    def find_route(self, method: str, target: str) -> tuple[Dialect, Route] | None:
+        """The dialect that knows a request line, one of the trial's own if possible, and how it reads it."""
+        own = [DIALECTS[name] for name in self.opening.dialects]
+        return find_route(method, target, dialects=own) or find_route(method, target)
+
+    def new_row(self, *, method: str, path: str) -> WireRow:
+        """The row of a new request."""
+        self._n += 1
+        return WireRow(n=self._n, trial=self.opening.trial, begun_utc=rfc3339(utc_now()), method=method, path=path)
+
+    def attempt_of(self, digest: str) -> int:
+        """Which try of this conversation this is, from 1."""
+        return 1 + self._failed[digest]
+
+    def exhausted_budget(self) -> str | None:
+        """The budget that lets no further request out, or None."""
+        budget, spent_s = self.opening.budget, loop_s() - self._opened_s - self.waited_s
+        exhausted = [
+            name
+            for name, is_over in (
+                ("tokens", budget.tokens is not None and self._tokens >= budget.tokens),
+                ("cost_usd", budget.cost_usd is not None and (self._unpriced or self._cost_usd >= budget.cost_usd)),
+                ("requests", budget.requests is not None and self._n_passed_on >= budget.requests),
+                ("seconds", budget.seconds is not None and spent_s >= budget.seconds),
+            )
+            if is_over
+        ]
+        self._exhausted = self._exhausted or (exhausted[0] if exhausted else None)
+        return exhausted[0] if exhausted else None
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds in which at least one request was held back for the provider's sake."""
+        running_s = loop_s() - self._waiting_since_s if self._n_waiting else 0.0
+        return self._waited_s + running_s
+
+    async def wait_for_place(self) -> float:
+        """Wait until the provider may be asked; return the milliseconds that it took."""
+        begun_s = loop_s()
+        if self._pacer.try_place(self.source.name):
+            return 0.0
+        if not self._n_waiting:
+            self._waiting_since_s = begun_s
+        self._n_waiting += 1
+        try:
+            await self._pacer.wait_for_place(self.source.name)
+        finally:
+            self._n_waiting -= 1
+            if not self._n_waiting:
+                self._waited_s += loop_s() - self._waiting_since_s
+        return round((loop_s() - begun_s) * 1000, 3)
+
+    def give_place_back(self, what: Heard, *, reason: str | None, retry_after_s: float | None) -> None:
+        """Let the next one ask."""
+        self._pacer.heard(self.source.name, what, reason=reason, retry_after_s=retry_after_s)
+
+    def begin(self, row: WireRow) -> None:
+        """Say in the wire log that a request goes out.
+
+        Raises:
+            OSError: The wire log cannot be written: the request must not go out.
+        """
+        self._ledger.begin(row)
+        self._n_passed_on += 1
+
+    def price(self, row: WireRow) -> None:
+        """Set what a reply costs; the model that served is the one to be paid."""
+        model = row.served_model or row.requested_model
+        if row.usage is None or model is None:
+            return
+        priced = price_usage(row.usage, model=model, provider=None)
+        row.cost_usd, row.cost_without_cache_usd, row.price = priced
+
+    def start_recording(self, row: WireRow, answer: Answer) -> Recorder | None:
+        """Take the reply down, if that was asked for."""
+        path = self.opening.record
+        return None if path is None else Recorder(Path(path), self.redactor, row, answer)
+
+    def render_body(self, body: JsonObject) -> bytes:
+        """A changed body as it goes out."""
+        return render_compact(body)
+
+    def render_input(self, value: JsonObject) -> str:
+        """A tool call's arguments for a row."""
+        return render_compact(value).decode("utf-8", "replace")
+
+    def fail(self, problem: str) -> None:
+        """Note a failure of the gateway itself: the trial is void."""
+        self.internal_error = self.internal_error or self.redactor.redact_text(problem)
+
+    def finish(self, row: WireRow) -> None:
+        """Count a request that has ended, and write its row.
+
+        Raises:
+            OSError: The wire log cannot be written.
+        """
+        if row.digest is not None and row.ending is not Ending.ANSWERED and row.was_passed_on:
+            self._failed[row.digest] += 1
+        if row.usage is not None:
+            usage = row.usage
+            counts = (usage.uncached_input, usage.cache_write, usage.cache_read, usage.output)
+            self._tokens += sum(count or 0 for count in counts)
+        self._cost_usd += row.cost_usd or 0.0
+        if row.ending is Ending.ANSWERED and row.ask == "generate" and row.cost_usd is None:
+            self._unpriced = True
+        try:
+            self._ledger.write(row)
+        except OSError as error:
+            self.fail(f"wire log {self._ledger.path}: {error}")
+            raise
+
+    def close(self) -> TrialClosed:
+        """Close the wire log and say what is in it.
+
+        Raises:
+            OSError: The wire log cannot be made durable, or be read again.
+        """
+        digest = self._ledger.close()
+        rows = list(read_ledger(self._ledger.path))
+        return TrialClosed(
+            totals=total_rows(rows),
+            ledger=str(self._ledger.path),
+            ledger_sha256=digest,
+            egress_refused=tuple(each for row in rows if row.refusal == "egress" for each in row.refused),
+            waited_ms=round(self.waited_s * 1000, 3),
+            budget_exhausted=self._exhausted,
+            provider_fault=provider_fault(rows),
+            markers_seen=tuple(
+                marker for marker in self.opening.markers if any(marker in row.markers for row in rows)
+            ),
+            faults_as_planned=all(rule.report().as_planned for rule in self.faults),
+            internal_error=self.internal_error,
+        )
