@@ -18,13 +18,13 @@ from typing import Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.errors import UsageError
+from fairtrial.gateway.policy import BudgetKind, Limits, UnnamedModel
 from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import Fault
 
 __all__ = [
     "MAX_LINE_BYTES",
-    "Budget",
-    "ModelPolicy",
+    "Message",
     "ProviderState",
     "ProviderStatus",
     "Spend",
@@ -43,36 +43,12 @@ __all__ = [
 MAX_LINE_BYTES: Final = 1 << 20
 
 
-class ModelPolicy(StrEnum):
-    """What becomes of a request for a model that the arm does not name."""
-
-    REFUSE = "refuse"
-    RECORD = "record"
-
-
 class ProviderState(StrEnum):
     """What the gateway thinks of an upstream."""
 
     UP = "up"
     LIMITED = "limited"
     DOWN = "down"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What a trial may spend; None = no limit. Checked before each request goes out.
-
-    Attributes:
-        tokens: Tokens of all four buckets together.
-        cost_usd: List price in US dollars; a trial with an unpriced request is beyond it: unknown is not free.
-        requests: Requests that were passed on, failed ones included.
-        seconds: Seconds since the trial was opened, waiting for the provider left out.
-    """
-
-    tokens: int | None = None
-    cost_usd: float | None = None
-    requests: int | None = None
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +64,8 @@ class TrialOpening:
         script: Absolute path of a scripted model's YAML file.
         replay: Absolute path of a recording to be played back.
         record: Absolute path of the recording to be made, or None; redacted.
-        model_policy: What becomes of a request for another model.
-        budget: What the trial may spend.
+        unnamed_model: What becomes of a request for another model.
+        limits: What the trial may spend, checked before each request goes out; waiting for the provider is no spending.
         grants: Hosted tools and the like that the arm allows by name; see `egress`.
         include_usage: Add `stream_options.include_usage` to a Chat Completions request that lacks it: the one change to
             a body that is ever made, and recorded.
@@ -106,8 +82,8 @@ class TrialOpening:
     script: str | None = None
     replay: str | None = None
     record: str | None = None
-    model_policy: ModelPolicy = ModelPolicy.REFUSE
-    budget: Budget = field(default_factory=Budget)
+    unnamed_model: UnnamedModel = UnnamedModel.REFUSE
+    limits: Limits = field(default_factory=Limits)
     grants: tuple[str, ...] = ()
     include_usage: bool = False
     markers: tuple[str, ...] = ()
@@ -195,7 +171,7 @@ class TrialClosed:
         ledger_sha256: Digest of the wire log's bytes.
         egress_refused: Each thing that a body asked for and was refused, in order ("web_search", "url", …).
         waited_ms: Milliseconds in which a request was held back for the provider's sake, overlaps counted once.
-        budget_exhausted: The budget that refused a request ("tokens", "cost_usd", …), or None.
+        budget_exhausted: The budget that refused a request, or None.
         provider_fault: How the last request of the main loop ended, when that was the provider's doing, else None.
         markers_seen: Which of the markers stood in a request.
         faults_as_planned: Every planned fault fired as planned; true of an empty plan.
@@ -207,7 +183,7 @@ class TrialClosed:
     ledger_sha256: str
     egress_refused: tuple[str, ...]
     waited_ms: float
-    budget_exhausted: str | None
+    budget_exhausted: BudgetKind | None
     provider_fault: str | None
     markers_seen: tuple[str, ...]
     faults_as_planned: bool

@@ -9,6 +9,7 @@ from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Rendered, R
 from fairtrial.gateway.egress import BadRequestError, check_request, read_body, refusal_text, require_plain_head
 from fairtrial.gateway.ledger import Ending, SeenCall, SeenResult
 from fairtrial.gateway.pace import Heard
+from fairtrial.gateway.policy import ModelDecision, compare_models, decide_model
 from fairtrial.gateway.sink import CutError, Sink
 from fairtrial.gateway.source import Answer, Decoder, Outgoing
 from fairtrial.gateway.spool import IN_MEMORY_BYTES, MAX_BODY_BYTES, Spool, TooLargeError
@@ -185,8 +186,13 @@ class Exchange:
         if changed is not None:
             self.row.usage_was_asked_for = True
             spool.replace(changed)
+        rule = rule or self._plan_of_script(call, dialect)
         cut_bytes = None
         match None if rule is None else rule.fault.kind:
+            case FaultKind.RST_CONNECT:
+                self._break_by_plan("reset before it went on")
+                self._incoming.reset()
+                return
             case FaultKind.DROP_BEFORE_FORWARD:
                 self._break_by_plan("dropped before it went on")
                 self._incoming.break_off()
@@ -199,6 +205,16 @@ class Exchange:
                 pass
         outgoing = Outgoing(dialect=dialect, call=call, headers=self._headers, body=spool, cut_bytes=cut_bytes)
         await self._incoming.while_present(self._pass_on(outgoing, rule))
+
+    def _plan_of_script(self, call: Call, dialect: Dialect) -> PlannedFault | None:
+        """The fault that a script has planned for this request."""
+        fault = self._trial.source.plan_fault(call, dialect)
+        if fault is None:
+            return None
+        rule = PlannedFault(fault=fault, n_matched=1)
+        self.row.fault = fault.kind.value
+        self._sink = Sink(self._incoming, rule)
+        return rule
 
     def _judge(self, dialect: Dialect, route: Route, spool: Spool) -> tuple[Call, bytes | None]:
         """Read the body and decide whether it may go on; return what it asks and, if it is changed, the new body.
@@ -225,8 +241,9 @@ class Exchange:
         if refusals:
             refused = tuple(f"{each.grant} {each.path}" for each in refusals)
             raise _Refused("egress", 400, ErrorKind.BAD_REQUEST, refusal_text(refusals), refused=refused)
-        row.model_allowed = call.requested_model in trial.opening.models
-        if not row.model_allowed and trial.refuses_other_models:
+        decision = decide_model(call.requested_model, trial.opening.models, trial.opening.unnamed_model)
+        row.model_allowed = decision is ModelDecision.PASS
+        if decision is ModelDecision.REFUSE:
             models = ", ".join(trial.opening.models)
             raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
         changed = dialect.with_usage_reported(body) if trial.opening.include_usage else None
@@ -249,8 +266,8 @@ class Exchange:
                     "budget",
                     400,
                     ErrorKind.BAD_REQUEST,
-                    f"budget exhausted: {exhausted}; the session is over",
-                    refused=(exhausted,),
+                    f"budget exhausted: {exhausted.message}; the session is over",
+                    refused=(exhausted.kind.value,),
                 )
             if rule is not None and rule.fault.kind is FaultKind.STATUS:
                 told = await self._answer_as_planned(outgoing.dialect, rule)
@@ -354,8 +371,7 @@ class Exchange:
         is_call = ask is Ask.GENERATE
         row.usage = reading.usage if is_call else None
         row.served_model, row.reply_id, row.stop_reason = reading.served_model, reading.reply_id, reading.stop_reason
-        if row.served_model is not None and row.requested_model is not None:
-            row.model_as_requested = row.served_model == row.requested_model
+        row.served_as = compare_models(row.requested_model, row.served_model)
         row.tool_calls = tuple(
             SeenCall(
                 id=each.id,

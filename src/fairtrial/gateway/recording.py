@@ -16,10 +16,12 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.errors import UsageError
+from fairtrial.gateway.dialect import Call, Dialect
 from fairtrial.gateway.ledger import WireRow
 from fairtrial.gateway.source import Answer, Outgoing
 from fairtrial.store.redact import Redactor
 from fairtrial.store.strict_json import encode_object
+from fairtrial.wire.faults import Fault
 from fairtrial.wire.upstream import UpstreamBrokenError
 
 __all__ = ["Recorded", "Recorder", "Replay", "read_recording"]
@@ -147,6 +149,10 @@ class Replay:
         """Its key counts the turns."""
         return True
 
+    def plan_fault(self, call: Call, dialect: Dialect) -> Fault | None:  # noqa: ARG002 - the Protocol's
+        """Nothing: what failed when it was recorded fails again."""
+        return None
+
     @asynccontextmanager
     async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
         """Give the next reply under the request's key; see `Source.ask`.
@@ -155,8 +161,8 @@ class Replay:
             UpstreamBrokenError: There is none, or it broke off when it was recorded.
         """
         call = outgoing.call
-        key = (outgoing.dialect.name, call.route.ask, call.stream, call.agent_claim is not None, len(call.turns))
-        queue = self._left.get(tuple(str(part) if part is call.route.ask else part for part in key))
+        subagent = call.agent_claim is not None
+        queue = self._left.get((outgoing.dialect.name, call.route.ask.value, call.stream, subagent, len(call.turns)))
         if not queue:
             raise UpstreamBrokenError(f"the recording has no reply to a request of {len(call.turns)} turns")
         recorded = queue.popleft() if len(queue) > 1 else queue[0]

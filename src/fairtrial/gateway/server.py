@@ -21,8 +21,9 @@ from fairtrial.gateway.control import (
 )
 from fairtrial.gateway.dialects import DIALECTS
 from fairtrial.gateway.pacer import Pacer
-from fairtrial.gateway.player import read_script
+from fairtrial.gateway.player import ScriptPlayer
 from fairtrial.gateway.recording import Replay, read_recording
+from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings
 from fairtrial.gateway.source import Provider, Source
 from fairtrial.gateway.state import TrialState
@@ -127,7 +128,7 @@ class Gateway:
             case str(name), None, None:
                 raise UsageError(f"upstream {name!r}; this gateway has {', '.join(self._providers) or 'none'}")
             case None, str(path), None:
-                return read_script(Path(path))
+                return ScriptPlayer(read_script(Path(path)))
             case None, None, str(path):
                 return Replay(read_recording(Path(path)))
             case _:

@@ -4,14 +4,15 @@ import secrets
 from collections import Counter
 from pathlib import Path
 
-from fairtrial.gateway.control import ModelPolicy, TrialClosed, TrialOpening
+from fairtrial.gateway.control import TrialClosed, TrialOpening
 from fairtrial.gateway.dialect import Dialect, JsonObject, Route
 from fairtrial.gateway.dialects import DIALECTS, find_route
 from fairtrial.gateway.fields import render_compact
 from fairtrial.gateway.ledger import Ending, Ledger, WireRow, read_ledger
 from fairtrial.gateway.pace import Heard
 from fairtrial.gateway.pacer import Pacer
-from fairtrial.gateway.prices import price_usage
+from fairtrial.gateway.policy import BudgetKind, BudgetStop, Spent, decide_budget
+from fairtrial.gateway.price import price_request, price_table
 from fairtrial.gateway.recording import Recorder
 from fairtrial.gateway.source import Answer, Source
 from fairtrial.gateway.totals import provider_fault, total_rows
@@ -68,16 +69,11 @@ class TrialState:
         self._n_passed_on = 0
         self._tokens = 0
         self._cost_usd = 0.0
-        self._unpriced = False
-        self._exhausted: str | None = None
+        self._n_unpriced = 0
+        self._exhausted: BudgetKind | None = None
         self._n_waiting = 0
         self._waiting_since_s = 0.0
         self._waited_s = 0.0
-
-    @property
-    def refuses_other_models(self) -> bool:
-        """Only the named models may be asked for."""
-        return self.opening.model_policy is ModelPolicy.REFUSE
 
     def find_route(self, method: str, target: str) -> tuple[Dialect, Route] | None:
         """The dialect that knows a request line, one of the trial's own if possible, and how it reads it."""
@@ -93,21 +89,19 @@ class TrialState:
         """Which try of this conversation this is, from 1."""
         return 1 + self._failed[digest]
 
-    def exhausted_budget(self) -> str | None:
+    def exhausted_budget(self) -> BudgetStop | None:
         """The budget that lets no further request out, or None."""
-        budget, spent_s = self.opening.budget, loop_s() - self._opened_s - self.waited_s
-        exhausted = [
-            name
-            for name, is_over in (
-                ("tokens", budget.tokens is not None and self._tokens >= budget.tokens),
-                ("cost_usd", budget.cost_usd is not None and (self._unpriced or self._cost_usd >= budget.cost_usd)),
-                ("requests", budget.requests is not None and self._n_passed_on >= budget.requests),
-                ("seconds", budget.seconds is not None and spent_s >= budget.seconds),
-            )
-            if is_over
-        ]
-        self._exhausted = self._exhausted or (exhausted[0] if exhausted else None)
-        return exhausted[0] if exhausted else None
+        spent = Spent(
+            tokens=self._tokens,
+            cost_usd=self._cost_usd,
+            n_unpriced=self._n_unpriced,
+            requests=self._n_passed_on,
+            seconds=loop_s() - self._opened_s - self.waited_s,
+        )
+        stop = decide_budget(self.opening.limits, spent)
+        if stop is not None and self._exhausted is None:
+            self._exhausted = stop.kind
+        return stop
 
     @property
     def waited_s(self) -> float:
@@ -146,11 +140,16 @@ class TrialState:
 
     def price(self, row: WireRow) -> None:
         """Set what a reply costs; the model that served is the one to be paid."""
-        model = row.served_model or row.requested_model
-        if row.usage is None or model is None:
+        if row.usage is None:
             return
-        priced = price_usage(row.usage, model=model, provider=None)
-        row.cost_usd, row.cost_without_cache_usd, row.price = priced
+        now = utc_now()
+        price = price_request(row.usage, row.served_model or row.requested_model, at=now)
+        row.cost_usd = None if price.cost_usd is None else float(price.cost_usd)
+        row.cost_without_cache_usd = (
+            None if price.cost_without_cache_usd is None else float(price.cost_without_cache_usd)
+        )
+        row.cost_problem = price.reason
+        row.price_table = str(price_table(now))
 
     def start_recording(self, row: WireRow, answer: Answer) -> Recorder | None:
         """Take the reply down, if that was asked for."""
@@ -183,7 +182,7 @@ class TrialState:
             self._tokens += sum(count or 0 for count in counts)
         self._cost_usd += row.cost_usd or 0.0
         if row.ending is Ending.ANSWERED and row.ask == "generate" and row.cost_usd is None:
-            self._unpriced = True
+            self._n_unpriced += 1
         try:
             self._ledger.write(row)
         except OSError as error:
