@@ -14,6 +14,7 @@ from typing import Final
 
 from genai_prices.data_snapshot import DataSnapshot, get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, Provider, StartDateConstraint, Usage
+from typing_extensions import override
 
 from fairtrial.model.usage import TokenUsage
 
@@ -40,6 +41,7 @@ class PriceTable:
     data_sha256: str | None
     newest_price: str | None
 
+    @override
     def __str__(self) -> str:
         """One line for a row."""
         return f"{self.package} {self.version} (newest price {self.newest_price or 'unknown'})"
