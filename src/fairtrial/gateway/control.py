@@ -53,7 +53,7 @@ class ProviderState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOpening:
-    """Open one trial. Exactly one of `upstream`, `script` and `replay` says who answers.
+    """Open one trial. Either `upstream` or `script` says who answers.
 
     Attributes:
         trial: What the trial is called in the wire log; never seen inside the sandbox.
@@ -62,8 +62,7 @@ class TrialOpening:
         dialects: Dialects that may be spoken, by name; see `dialect.Dialect`.
         upstream: Name of an upstream of the gateway's settings.
         script: Absolute path of a scripted model's YAML file.
-        replay: Absolute path of a recording to be played back.
-        record: Absolute path of the recording to be made, or None; redacted.
+        record: Absolute path of the script to be made of what the models answer, redacted; None for none.
         unnamed_model: What becomes of a request for another model.
         limits: What the trial may spend, checked before each request goes out; waiting for the provider is no spending.
         grants: Hosted tools and the like that the arm allows by name; see `egress`.
@@ -80,7 +79,6 @@ class TrialOpening:
     dialects: tuple[str, ...]
     upstream: str | None = None
     script: str | None = None
-    replay: str | None = None
     record: str | None = None
     unnamed_model: UnnamedModel = UnnamedModel.REFUSE
     limits: Limits = field(default_factory=Limits)

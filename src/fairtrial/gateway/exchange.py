@@ -247,7 +247,7 @@ class Exchange:
             models = ", ".join(trial.opening.models)
             raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
         changed = dialect.with_usage_reported(body) if trial.opening.include_usage else None
-        if not trial.source.reads_conversation:
+        if not trial.source.reads_conversation and trial.opening.record is None:
             call = replace(call, system="", turns=())
         return call, None if changed is None else trial.render_body(changed)
 
@@ -293,12 +293,15 @@ class Exchange:
         trial.begin(row)
         sent_s = loop_s()
         row.ending = Ending.STOPPED
+        retry_after = ""
         try:
             async with trial.source.ask(outgoing) as answer:
                 row.status, row.reused_connection = answer.status, answer.reused_connection
                 row.first_byte_ms = self._since_ms(sent_s)
+                retry_after = answer.header("retry-after")
                 if answer.status >= 400:
                     await self._relay_error(answer)
+                    trial.record(outgoing.call, answer.status, ReplyReading(usage=None))
                 else:
                     await self._relay(outgoing, answer)
         except CutError:
@@ -307,9 +310,7 @@ class Exchange:
             return await self._report_broken(outgoing, str(error))
         finally:
             row.provider_ms = self._since_ms(sent_s)
-        if row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
-            self._break_by_plan("the reply was kept back")
-        return _heard_of(row.status or 0, answer.header("retry-after"))
+        return _heard_of(row.status or 0, retry_after)
 
     async def _report_broken(self, outgoing: Outgoing, detail: str) -> _Heard:
         row = self.row
@@ -335,10 +336,6 @@ class Exchange:
                 break
         decoder = Decoder(answer.header("content-encoding"))
         content = self._trial.redactor.redact(decoder.decode(data))
-        recorder = self._trial.start_recording(self.row, answer)
-        if recorder is not None:
-            recorder.add(content)
-            recorder.close(ended=True)
         fields = tuple((name, value) for name, value in answer.fields if name != "content-encoding")
         self.row.ending = Ending.ERROR_STATUS
         self.row.detail = content[:500].decode("utf-8", "replace")
@@ -348,22 +345,20 @@ class Exchange:
         """Pass a reply on as it comes, and read along."""
         meter = outgoing.dialect.meter(answer.header("content-type"))
         decoder = Decoder(answer.header("content-encoding"))
-        recorder = self._trial.start_recording(self.row, answer)
         ended = False
         try:
             await self._sink.begin(answer.status, answer.fields, n_bytes=answer.n_bytes)
             async for data in answer.pieces:
-                content = decoder.decode(data)
-                meter.feed(content)
-                if recorder is not None:
-                    recorder.add(content)
+                meter.feed(decoder.decode(data))
                 await self._sink.send(data)
             ended = True
         finally:
-            self._note(meter.finish(body_ended=ended), decoder, outgoing.call.route.ask, ended=ended)
-            if recorder is not None:
-                recorder.close(ended=ended)
+            reading = meter.finish(body_ended=ended)
+            self._note(reading, decoder, outgoing.call.route.ask, ended=ended)
+            self._trial.record(outgoing.call, answer.status, reading)
         await self._sink.end()
+        if self.row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
+            self._break_by_plan("the reply was kept back")
 
     def _note(self, reading: ReplyReading, decoder: Decoder, ask: Ask, *, ended: bool) -> None:
         """Write down what the meter saw; who ended a reply that did not end by itself is known further up."""
@@ -424,5 +419,3 @@ def _heard_of(status: int, retry_after: str) -> _Heard:
     if status >= 500:
         return _Heard(what=Heard.FAILED, reason=f"status {status}", retry_after_s=retry_after_s)
     return _Heard(what=Heard.SUCCESS if 200 <= status < 300 else Heard.NOTHING)
-
-

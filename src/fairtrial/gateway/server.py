@@ -22,7 +22,6 @@ from fairtrial.gateway.control import (
 from fairtrial.gateway.dialects import DIALECTS
 from fairtrial.gateway.pacer import Pacer
 from fairtrial.gateway.player import ScriptPlayer
-from fairtrial.gateway.recording import Replay, read_recording
 from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings
 from fairtrial.gateway.source import Provider, Source
@@ -86,12 +85,14 @@ class Gateway:
         try:
             self._directory.mkdir(mode=0o700)
             if os.geteuid() == 0:
-                # The user that a trial runs as must get at its own socket through here; what lies here has secret names.
+                # A trial's own user must get at its socket through here, where every name is a secret.
                 self._directory.chmod(0o711)
             self._spool.mkdir(mode=0o700)
             await self._control.listen(self.control)
         except OSError as error:
-            raise HostError(f"gateway directory {self._directory}: {error.strerror}; name one that is not there") from error
+            raise HostError(
+                f"gateway directory {self._directory}: {error.strerror}; name one that is not there"
+            ) from error
 
     def _note_error(self, problem: str) -> None:
         self._internal_errors.append(self.redactor.redact_text(problem))
@@ -122,17 +123,15 @@ class Gateway:
         return trial, opened
 
     def _source_of(self, opening: TrialOpening) -> Source:
-        match opening.upstream, opening.script, opening.replay:
-            case str(name), None, None if name in self._providers:
+        match opening.upstream, opening.script:
+            case str(name), None if name in self._providers:
                 return self._providers[name]
-            case str(name), None, None:
+            case str(name), None:
                 raise UsageError(f"upstream {name!r}; this gateway has {', '.join(self._providers) or 'none'}")
-            case None, str(path), None:
+            case None, str(path):
                 return ScriptPlayer(read_script(Path(path)))
-            case None, None, str(path):
-                return Replay(read_recording(Path(path)))
             case _:
-                raise UsageError("give exactly one of upstream, script and replay")
+                raise UsageError("give either an upstream or a script")
 
     def forget(self, trial: Trial) -> None:
         """A trial has been closed."""

@@ -97,10 +97,14 @@ def take_key(settings: UpstreamSettings) -> str:
             with Path(settings.key_file).open("rb") as file:
                 key = file.read(_MAX_KEY_BYTES).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"upstream {settings.name}: {where}: {error}; make it readable, with the key alone") from error
+            raise UsageError(
+                f"upstream {settings.name}: {where}: {error}; make it readable, with the key alone"
+            ) from error
     else:
         return ""
     # A header is made of it: anything else would let a key file write headers.
     if len(key) < MIN_SECRET_CHARACTERS or not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError(f"upstream {settings.name}: {where} holds no key of {MIN_SECRET_CHARACTERS} or more characters")
+        raise UsageError(
+            f"upstream {settings.name}: {where} holds no key of {MIN_SECRET_CHARACTERS} or more characters"
+        )
     return key

@@ -2,10 +2,11 @@
 
 import secrets
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from fairtrial.gateway.control import TrialClosed, TrialOpening
-from fairtrial.gateway.dialect import Dialect, JsonObject, Route
+from fairtrial.gateway.dialect import Ask, Call, Dialect, JsonObject, ReplyReading, Role, Route, Turn
 from fairtrial.gateway.dialects import DIALECTS, find_route
 from fairtrial.gateway.fields import render_compact
 from fairtrial.gateway.ledger import Ending, Ledger, WireRow, read_ledger
@@ -13,10 +14,11 @@ from fairtrial.gateway.pace import Heard
 from fairtrial.gateway.pacer import Pacer
 from fairtrial.gateway.policy import BudgetKind, BudgetStop, Spent, decide_budget
 from fairtrial.gateway.price import price_request, price_table
-from fairtrial.gateway.recording import Recorder
-from fairtrial.gateway.source import Answer, Source
+from fairtrial.gateway.record import RecordedExchange, render_script, script_of
+from fairtrial.gateway.source import Source
 from fairtrial.gateway.totals import provider_fault, total_rows
 from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.host.files import write_durably
 from fairtrial.store.redact import Redactor
 from fairtrial.wire.faults import plan_faults
 from fairtrial.wire.loop import Slots, loop_s
@@ -71,6 +73,7 @@ class TrialState:
         self._cost_usd = 0.0
         self._n_unpriced = 0
         self._exhausted: BudgetKind | None = None
+        self._recorded: list[RecordedExchange] = []
         self._n_waiting = 0
         self._waiting_since_s = 0.0
         self._waited_s = 0.0
@@ -151,10 +154,21 @@ class TrialState:
         row.cost_problem = price.reason
         row.price_table = str(price_table(now))
 
-    def start_recording(self, row: WireRow, answer: Answer) -> Recorder | None:
-        """Take the reply down, if that was asked for."""
+    def record(self, call: Call, status: int, reading: ReplyReading) -> None:
+        """Take a reply down, if that was asked for."""
+        if self.opening.record is None or call.route.ask is not Ask.GENERATE:
+            return
+        # Who speaks when, and the first words: more of a conversation is not needed, and it grows with each turn.
+        first, *rest = call.turns or (Turn(role=Role.USER, text=""),)
+        short = replace(call, system="", turns=(first, *(Turn(role=turn.role, text="") for turn in rest)))
+        self._recorded.append(RecordedExchange(call=short, status=status, reading=reading))
+
+    def _write_recording(self) -> None:
         path = self.opening.record
-        return None if path is None else Recorder(Path(path), self.redactor, row, answer)
+        if path is None or not any(exchange.reading.is_complete for exchange in self._recorded):
+            return
+        script = script_of(self._recorded, redact=self.redactor.redact_text)
+        write_durably(Path(path), self.redactor.redact(render_script(script)), mode=0o644)
 
     def render_body(self, body: JsonObject) -> bytes:
         """A changed body as it goes out."""
@@ -196,6 +210,7 @@ class TrialState:
             OSError: The wire log cannot be made durable, or be read again.
         """
         digest = self._ledger.close()
+        self._write_recording()
         rows = list(read_ledger(self._ledger.path))
         return TrialClosed(
             totals=total_rows(rows),
@@ -205,9 +220,7 @@ class TrialState:
             waited_ms=round(self.waited_s * 1000, 3),
             budget_exhausted=self._exhausted,
             provider_fault=provider_fault(rows),
-            markers_seen=tuple(
-                marker for marker in self.opening.markers if any(marker in row.markers for row in rows)
-            ),
+            markers_seen=tuple(marker for marker in self.opening.markers if any(marker in row.markers for row in rows)),
             faults_as_planned=all(rule.report().as_planned for rule in self.faults),
             internal_error=self.internal_error,
         )
