@@ -386,7 +386,6 @@ class Exchange:
         if is_call and (row.usage is None or row.usage.is_lower_bound):
             problem = decoder.problem or reading.problem
             row.usage_problem = problem or ("the reply did not say" if row.usage is None else "the reply broke off")
-        self._trial.price(row)
 
 
 def _kind_of(status: int) -> ErrorKind:

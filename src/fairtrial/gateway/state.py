@@ -3,6 +3,8 @@
 import secrets
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from functools import cache
 from pathlib import Path
 
 from fairtrial.gateway.control import TrialClosed, TrialOpening
@@ -31,6 +33,11 @@ _LARGE_BODIES = 4
 def new_token() -> str:
     """A key for one session: it has the look of a key, and opens nothing."""
     return f"fairtrial-{secrets.token_urlsafe(24)}"
+
+
+@cache
+def _price_table_of(day: date) -> str:
+    return str(price_table(datetime.combine(day, time.max, UTC)))
 
 
 class TrialState:
@@ -141,8 +148,8 @@ class TrialState:
         self._ledger.begin(row)
         self._n_passed_on += 1
 
-    def price(self, row: WireRow) -> None:
-        """Set what a reply costs; the model that served is the one to be paid."""
+    def _price(self, row: WireRow) -> None:
+        """Set what a reply costs, once the client has it; the model that served is the one to be paid."""
         if row.usage is None:
             return
         now = utc_now()
@@ -152,7 +159,7 @@ class TrialState:
             None if price.cost_without_cache_usd is None else float(price.cost_without_cache_usd)
         )
         row.cost_problem = price.reason
-        row.price_table = str(price_table(now))
+        row.price_table = _price_table_of(now.date())
 
     def record(self, call: Call, status: int, reading: ReplyReading) -> None:
         """Take a reply down, if that was asked for."""
@@ -188,6 +195,7 @@ class TrialState:
         Raises:
             OSError: The wire log cannot be written.
         """
+        self._price(row)
         if row.digest is not None and row.ending is not Ending.ANSWERED and row.was_passed_on:
             self._failed[row.digest] += 1
         if row.usage is not None:
