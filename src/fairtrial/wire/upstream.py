@@ -14,7 +14,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fairtrial.errors import UsageError
+from fairtrial.wire.dechunk import Dechunker
 from fairtrial.wire.http1 import (
+    PIECE_BYTES,
     BadMessageError,
     BodyKind,
     EndedEarlyError,
@@ -100,11 +102,27 @@ class Reply:
             UpstreamBrokenError: It broke off.
         """
         try:
-            async for piece in read_body(self._peer.reader, self.head.framing):
-                yield piece.payload if piece.n_payload_bytes != len(piece.wire) else piece.wire
+            if self.head.framing.kind is BodyKind.CHUNKED:
+                async for data in self._chunked_pieces():
+                    yield data
+            else:
+                async for piece in read_body(self._peer.reader, self.head.framing):
+                    yield piece.wire
         except (BadMessageError, EndedEarlyError, OSError) as error:
             raise UpstreamBrokenError(str(error)) from error
         self.ended = True
+
+    async def _chunked_pieces(self) -> AsyncIterator[bytes]:
+        dechunker = Dechunker()
+        while not dechunker.ended:
+            data = await self._peer.reader.read(PIECE_BYTES)
+            if not data:
+                raise EndedEarlyError("the connection ended inside a chunked body")
+            payload = dechunker.feed(data)
+            if dechunker.surplus:
+                raise BadMessageError("bytes after the end of the reply")
+            if payload:
+                yield payload
 
 
 class _Kept:
