@@ -22,6 +22,7 @@ _NOT_PASSED: Final = frozenset(
         "strict-transport-security", "trailer", "transfer-encoding", "upgrade", "via",
     }
 )  # fmt: skip
+_SMALL_BYTES: Final = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,11 @@ class Provider:
         """
         body = outgoing.body
         head = self._render_head(outgoing)
-        async with self._upstream.ask(head, body.pieces(outgoing.cut_bytes), method="POST") as reply:
+        if body.n_bytes <= _SMALL_BYTES and outgoing.cut_bytes is None:
+            head, pieces = head + body.read_all(), None  # one packet
+        else:
+            pieces = body.pieces(outgoing.cut_bytes)
+        async with self._upstream.ask(head, pieces, method="POST") as reply:
             yield _answer(reply)
 
     def _render_head(self, outgoing: Outgoing) -> bytes:

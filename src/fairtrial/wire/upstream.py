@@ -8,7 +8,7 @@ not be sent twice in silence.
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -177,25 +177,27 @@ class Upstream:
         Leaving the context before the reply's end breaks the connection, so that the server notices.
 
         Args:
-            head: The whole head, which frames the body.
-            body: The body as it stands on the wire; None for none.
+            head: The whole head, which frames the body; followed by the body, if that is small.
+            body: The body as it stands on the wire; None for none, or when it is in `head`.
             method: The request's method, which decides how the reply is read.
 
         Raises:
             UpstreamBrokenError: There is no whole reply.
         """
         peer, reused = await self._connect()
-        sender = asyncio.create_task(_send(peer, head, body))
+        sender = None if body is None else asyncio.create_task(_send(peer, head, body))
         reply: Reply | None = None
+        sent = False
         try:
+            if sender is None:
+                with suppress(ConnectionError):  # the reply, or its absence, tells more than a failure to send
+                    await peer.send(head)
+                sent = True
             reply = Reply(await _receive_head(peer, method), peer, reused=reused)
             yield reply
         finally:
-            sent = sender.done() and not sender.cancelled() and sender.exception() is None
-            sender.cancel()
-            await asyncio.wait([sender])
-            if not sender.cancelled():
-                sender.exception()  # the reply, or its absence, tells more than a failure to send
+            if sender is not None:
+                sent = await _end_sender(sender)
             if reply is not None and reply.ended and sent and reply.head.keep_alive:
                 self._kept.append(_Kept(peer, asyncio.get_running_loop().time()))
             else:
@@ -237,6 +239,16 @@ async def _send(peer: Peer, head: bytes, body: AsyncIterator[bytes] | None) -> N
     except BaseException:
         peer.abort()  # the request will never be whole, so there is nothing to wait for
         raise
+
+
+async def _end_sender(sender: asyncio.Task[None]) -> bool:
+    """End the sending; return whether all had been sent."""
+    sent = sender.done() and not sender.cancelled() and sender.exception() is None
+    sender.cancel()
+    await asyncio.wait([sender])
+    if not sender.cancelled():
+        sender.exception()  # looked at: the reply, or its absence, tells more than a failure to send
+    return sent
 
 
 async def _receive_head(peer: Peer, method: str) -> ReplyHead:
