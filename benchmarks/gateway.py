@@ -11,7 +11,9 @@ turns, so that drift falls on both sides. Exits 1 when a figure is over its limi
 import argparse
 import http.client
 import json
+import math
 import os
+import selectors
 import shutil
 import socket
 import statistics
@@ -33,6 +35,7 @@ from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 
 ADDED_LATENCY_LIMIT_MS: Final = 1.0
 STREAM_LIMIT_MB_S: Final = 100.0
+THINKING_S: Final = 0.003
 N_STREAMS: Final = 64
 STREAM_RATE_MB_S: Final = 2.0
 BEHIND_LIMIT_RATIO: Final = 1.10
@@ -41,6 +44,7 @@ MODEL: Final = "claude-sonnet-4-5"
 RELAY: Final = Path(fairtrial.__file__).parent / "payload" / "relay.py"
 READ_BYTES: Final = 1 << 18
 PIECE_CHARACTERS: Final = 40_000
+LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
 
 REPLY: Final = {
     "id": "msg_1",
@@ -68,19 +72,6 @@ class Scene:
     through: Callable[[], http.client.HTTPConnection]
     gateway_pid: int
     token: str
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """A connection to a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost")
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self._path)
 
 
 def serve_upstream(n_bytes: int) -> None:
@@ -226,11 +217,15 @@ def ask(client: http.client.HTTPConnection, token: str, *, stream: bool) -> http
 
 
 def measure_latency(scene: Scene, n: int) -> Iterator[str]:
-    """Median milliseconds of a small request on a kept connection, in turns."""
+    """Median milliseconds of a small request on a kept connection, in turns.
+
+    Before each request the client thinks, as an agent does: the row is written once the client has its reply.
+    """
     direct, through = scene.direct(), scene.through()
     times: dict[http.client.HTTPConnection, list[float]] = {direct: [], through: []}
     for turn in range(n + 20):
         for client, found in times.items():
+            time.sleep(THINKING_S)
             begun_s = time.perf_counter()
             ask(client, scene.token, stream=False).read()
             if turn >= 20:  # the first ones open connections and fill caches
@@ -290,21 +285,34 @@ def measure_streams(scratch: Path, duration_s: float) -> Iterator[str]:
 
 
 def drain_streams(path: str, token: str, n_replies: int) -> None:
-    """Read all streams at once, without parsing; print the seconds that each took."""
-    clients = [UnixConnection(path) for _ in range(N_STREAMS)]
+    """Read all streams at once, in one thread and without parsing; print the seconds that each took."""
+    body = json.dumps(
+        {"model": MODEL, "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    )
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-type: application/json\r\n"
+    request = f"{head}content-length: {len(body)}\r\n\r\n{body}".encode()
+    selector = selectors.DefaultSelector()
+    begun_s = time.perf_counter()
+    for _ in range(N_STREAMS):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(path)
+        client.sendall(request)
+        selector.register(client, selectors.EVENT_READ, n_replies)
     took: list[float] = []
-
-    def read(client: UnixConnection) -> None:
-        begun_s = time.perf_counter()
-        for _ in range(n_replies):
-            drain(ask(client, token, stream=True))
-        took.append(time.perf_counter() - begun_s)
-
-    threads = [threading.Thread(target=read, args=(client,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    tails: dict[socket.socket, bytes] = {}
+    while len(took) < N_STREAMS:
+        for key, _ in selector.select():
+            client, left = key.fileobj, key.data
+            data = client.recv(READ_BYTES)
+            tails[client] = (tails.get(client, b"") + data)[-len(LAST_CHUNK) :]
+            if tails[client] == LAST_CHUNK:
+                left -= 1
+                selector.modify(client, selectors.EVENT_READ, left)
+                if left:
+                    client.sendall(request)
+            if not data or not left:
+                took.append(time.perf_counter() - begun_s if not left else math.inf)
+                selector.unregister(client)
     print(json.dumps(took))
 
 

@@ -153,7 +153,7 @@ class Gateway:
         for trial in tuple(self._trials):
             await trial.close()
         for provider in self._providers.values():
-            await provider.close()
+            provider.close()
         if self._directory.exists():
             remove_tree(self._directory)
 

@@ -148,9 +148,9 @@ class Provider:
         lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close its connections."""
-        await self._upstream.close()
+        self._upstream.close()
 
 
 def _answer(reply: Reply) -> Answer:

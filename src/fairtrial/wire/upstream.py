@@ -125,29 +125,19 @@ class Reply:
                 yield payload
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """A connection that waits for its next request, watched for its end."""
+    """A connection that waits for its next request.
 
-    def __init__(self, peer: Peer, idle_since_s: float) -> None:
-        self.peer = peer
-        self.idle_since_s = idle_since_s
-        self._watch = asyncio.ensure_future(peer.reader.wait_input())
+    Attributes:
+        peer: The connection.
+        idle_since_s: Since when.
+        n_noticed: How often something had come by then; more means that the server has closed it, or spoke unasked.
+    """
 
-    async def take(self, now_s: float) -> Peer | None:
-        """Return the connection, or None when it is of no use any more."""
-        spoilt = self._watch.done() or now_s - self.idle_since_s > _IDLE_S
-        await self.forget()
-        if spoilt:
-            self.peer.abort()
-            return None
-        return self.peer
-
-    async def forget(self) -> None:
-        """End the watch."""
-        self._watch.cancel()
-        await asyncio.wait([self._watch])
-        if not self._watch.cancelled():
-            self._watch.exception()  # looked at, so that nobody complains
+    peer: Peer
+    idle_since_s: float
+    n_noticed: int
 
 
 class Upstream:
@@ -199,7 +189,8 @@ class Upstream:
             if sender is not None:
                 sent = await _end_sender(sender)
             if reply is not None and reply.ended and sent and reply.head.keep_alive:
-                self._kept.append(_Kept(peer, asyncio.get_running_loop().time()))
+                now_s = asyncio.get_running_loop().time()
+                self._kept.append(_Kept(peer=peer, idle_since_s=now_s, n_noticed=peer.count_noticed()))
             else:
                 peer.abort()
 
@@ -207,9 +198,11 @@ class Upstream:
         """Return a connection, and whether it has served before."""
         while self._kept:
             # The youngest: an old one is the likelier to be closed just now.
-            peer = await self._kept.pop().take(asyncio.get_running_loop().time())
-            if peer is not None:
-                return peer, True
+            kept = self._kept.pop()
+            idle_s = asyncio.get_running_loop().time() - kept.idle_since_s
+            if idle_s <= _IDLE_S and kept.peer.count_noticed() == kept.n_noticed:
+                return kept.peer, True
+            kept.peer.abort()
         try:
             async with asyncio.timeout(_CONNECT_S):
                 peer = await connect_peer(self.origin.address, received=ByteCount(), sent=ByteCount(), tls=self._tls)
@@ -220,10 +213,9 @@ class Upstream:
         self.n_connects += 1
         return peer, False
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections that wait."""
         for kept in self._kept:
-            await kept.forget()
             kept.peer.abort()
         self._kept.clear()
 
