@@ -79,7 +79,8 @@ class CallScript:
         input: Its arguments.
         namespace: The tool's namespace (Responses).
         custom: Its argument is free text, which stands in `input` under `input` (Responses).
-        only: Dialects that it is made in; empty for all. Two entries with different `only` name the tool of two clients.
+        only: Dialects that it is made in; empty for all. Entries with different `only` name the tools of
+            several clients.
     """
 
     tool: str
