@@ -1,4 +1,4 @@
-"""Ways to make Anthropic's servers fetch the answer for the model: each is refused by name and place (ARCHITECTURE §6)."""
+"""Ways to make Anthropic fetch the answer for the model: each is refused by name and place (ARCHITECTURE §6)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from fairtrial.gateway.egress import check_request
 DIALECT = DIALECTS["anthropic-messages"]
 
 
-def check(*, grants: tuple[str, ...] = (), **parts: Any) -> list[tuple[str, str]]:
+def check(*, grants: tuple[str, ...] = (), **parts: object) -> list[tuple[str, str]]:
     route = DIALECT.route("POST", "/v1/messages")
     assert route is not None
     body: dict[str, Any] = {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [], **parts}
@@ -19,7 +19,7 @@ def check(*, grants: tuple[str, ...] = (), **parts: Any) -> list[tuple[str, str]
     return [(each.grant, each.path) for each in found]
 
 
-def said(*blocks: Any) -> dict[str, Any]:
+def said(*blocks: object) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "hi"}, {"role": "user", "content": list(blocks)}]}
 
 

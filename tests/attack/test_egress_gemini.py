@@ -10,7 +10,7 @@ from fairtrial.gateway.egress import check_request
 DIALECT = DIALECTS["gemini"]
 
 
-def check(*, model: str = "gemini-2.5-pro", grants: tuple[str, ...] = (), **parts: Any) -> list[tuple[str, str]]:
+def check(*, model: str = "gemini-2.5-pro", grants: tuple[str, ...] = (), **parts: object) -> list[tuple[str, str]]:
     route = DIALECT.route("POST", f"/v1beta/models/{model}:generateContent")
     assert route is not None
     return [(each.grant, each.path) for each in check_request(DIALECT, route, {"contents": [], **parts}, grants=grants)]

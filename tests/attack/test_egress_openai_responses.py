@@ -10,7 +10,7 @@ from fairtrial.gateway.egress import check_request
 DIALECT = DIALECTS["openai-responses"]
 
 
-def check(*, grants: tuple[str, ...] = (), **parts: Any) -> list[tuple[str, str]]:
+def check(*, grants: tuple[str, ...] = (), **parts: object) -> list[tuple[str, str]]:
     route = DIALECT.route("POST", "/v1/responses")
     assert route is not None
     body: dict[str, Any] = {"model": "gpt-5", "input": [], **parts}

@@ -52,11 +52,11 @@ class UsageScript:
     cache_write_1h: int | None = None
 
     def __post_init__(self) -> None:
+        self.usage()
         if (self.reasoning or 0) > self.output:
             raise ValueError("reasoning is part of output and cannot be more than it")
         if (self.cache_write_1h or 0) > self.cache_write:
             raise ValueError("cache_write_1h is part of cache_write and cannot be more than it")
-        self.usage()
 
     def usage(self) -> TokenUsage:
         """As a value."""
@@ -169,7 +169,8 @@ class CaseScript:
     text: str = ""
     thinking: str = ""
     calls: tuple[CallScript, ...] = ()
-    usage: UsageScript | Literal["none"] | None = None
+    usage: UsageScript | None = None
+    tells_usage: bool = True
     stop: Stop | None = None
     model: str | None = None
 
@@ -182,7 +183,8 @@ class TurnScript:
         text: What it says.
         thinking: What it thinks aloud.
         calls: The tools that it calls.
-        usage: What it says it cost; `none` to say nothing; left out for the script's own default.
+        usage: What it says it cost; left out for the script's own default.
+        tells_usage: False to say nothing of its cost.
         stop: Why it stops; left out, that follows from its calls.
         model: The model that it says it is; left out, the one requested.
         delay_s: Seconds before its first byte.
@@ -195,7 +197,8 @@ class TurnScript:
     text: str = ""
     thinking: str = ""
     calls: tuple[CallScript, ...] = ()
-    usage: UsageScript | Literal["none"] | None = None
+    usage: UsageScript | None = None
+    tells_usage: bool = True
     stop: Stop | None = None
     model: str | None = None
     delay_s: float = 0.0
@@ -381,7 +384,7 @@ def select_reply(script: Script, call: Call, dialect: str) -> Selection | NoTurn
         text=chosen.text,
         thinking=chosen.thinking,
         tool_calls=tuple(_tool_call(each) for each in chosen.calls if not each.only or dialect in each.only),
-        usage=_usage(script, chosen.usage),
+        usage=_usage(script, chosen),
         stop=chosen.stop,
         model=chosen.model,
         first_delay_s=turn.delay_s,
@@ -414,11 +417,9 @@ def _tool_call(call: CallScript) -> ToolCall:
     return ToolCall(id=None, name=call.tool, input=given, namespace=call.namespace, is_custom=call.custom)
 
 
-def _usage(script: Script, own: UsageScript | Literal["none"] | None) -> TokenUsage | None:
-    if own == "none":
-        return None
-    chosen = own or script.usage
-    return None if chosen is None else chosen.usage()
+def _usage(script: Script, answer: TurnScript | CaseScript) -> TokenUsage | None:
+    chosen = answer.usage or script.usage
+    return chosen.usage() if chosen is not None and answer.tells_usage else None
 
 
 def expected_usage(script: Script, *, times: Mapping[str, int] | None = None) -> TokenUsage:
@@ -434,7 +435,7 @@ def expected_usage(script: Script, *, times: Mapping[str, int] | None = None) ->
     usages: list[TokenUsage | None] = [NOTHING_USED]
     for agent in script.agents:
         for number, turn in enumerate(agent.turns):
-            choices = {_usage(script, turn.usage), *(_usage(script, case.usage) for case in turn.cases)}
+            choices = {_usage(script, turn), *(_usage(script, case) for case in turn.cases)}
             if len(choices) > 1:
                 message = f"turn {number} of {agent.name!r} costs one thing or another, as its cases go"
                 raise ValueError(message)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairtrial.gateway.dialect import Call, Dialect, ReplyReading, Rendered
+from fairtrial.gateway.dialect import Call, Dialect, Rendered, ReplyReading
 from fairtrial.gateway.dialects import DIALECTS, find_route
 
 NAMES = tuple(DIALECTS)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairtrial.gateway.dialect import Call, Dialect, ReplyReading, ScriptedReply, Stop, ToolCall
+from fairtrial.gateway.dialect import Call, ReplyReading, ScriptedReply, Stop, ToolCall
 from fairtrial.gateway.dialects import DIALECTS
 from fairtrial.model.usage import TokenUsage
 
