@@ -1,7 +1,5 @@
 """Ways to make Gemini fetch the answer for the model: each is refused by name and place, in both spellings of a key."""
 
-from typing import Any
-
 import pytest
 
 from fairtrial.gateway.dialects import DIALECTS, find_route

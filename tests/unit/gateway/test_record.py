@@ -7,8 +7,9 @@ import pytest
 
 from fairtrial.gateway.dialect import Call, Dialect, ReplyReading, ScriptedReply, ToolCall
 from fairtrial.gateway.dialects import DIALECTS
+from fairtrial.gateway.play import Selection, select_reply
 from fairtrial.gateway.record import RecordedExchange, render_script, script_of
-from fairtrial.gateway.script import Selection, read_script, select_reply
+from fairtrial.gateway.script import read_script
 from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import FaultKind
 

@@ -10,7 +10,8 @@ import pytest
 from fairtrial.errors import ConfigError
 from fairtrial.gateway.dialect import Call, Dialect, ToolCall
 from fairtrial.gateway.dialects import DIALECTS, find_route
-from fairtrial.gateway.script import NoTurn, Script, Selection, expected_usage, read_script, select_reply
+from fairtrial.gateway.play import NoTurn, Selection, expected_usage, select_reply
+from fairtrial.gateway.script import Script, read_script
 from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import FaultKind
 
