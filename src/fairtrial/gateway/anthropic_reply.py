@@ -232,7 +232,7 @@ def render_reply(reply: ScriptedReply, call: Call) -> Rendered:
         if reply.usage is not None:
             message["usage"] = _usage_object(reply.usage)
         return render_json(200, message, delay_s=reply.first_delay_s)
-    begun = {**message, "content": [], "stop_reason": None}
+    begun: JsonObject = {**message, "content": [], "stop_reason": None}
     ended: JsonObject = {
         "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},

@@ -142,18 +142,16 @@ class _StreamMeter:
 
     def _take(self, event: SseEvent) -> None:
         self._n_events += 1
-        found = self._reader.found
-        if event.data.strip() == b"[DONE]":
-            self._reader.take_done()
-            return
         try:
             value = as_object(from_json(event.data, cache_strings="keys"))
         except ValueError:
             value = None
-        if value is None:
-            found.complain("an event whose data is no JSON object")
-        else:
+        if value is not None:
             self._reader.take_event(event, value)
+        elif event.data.strip() == b"[DONE]":
+            self._reader.take_done()
+        else:
+            self._reader.found.complain("an event whose data is no JSON object")
 
 
 class _BodyMeter:
