@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Piece, Rendered
-from fairtrial.gateway.script import NoTurn, Script, select_reply
+from fairtrial.gateway.play import NoTurn, select_reply
+from fairtrial.gateway.script import Script
 from fairtrial.gateway.source import Answer, Outgoing
 from fairtrial.wire.faults import Fault
 from fairtrial.wire.loop import loop_s, sleep_s
