@@ -11,7 +11,7 @@ from fairtrial.gateway.egress import upstream_headers
 from fairtrial.gateway.spool import Spool
 from fairtrial.wire.faults import Fault
 from fairtrial.wire.http1 import Fields
-from fairtrial.wire.upstream import Reply, Upstream
+from fairtrial.wire.upstream import Reply, Upstream, UpstreamBrokenError
 
 __all__ = ["Answer", "Decoder", "Outgoing", "Provider", "Source"]
 
@@ -131,7 +131,7 @@ class Provider:
         if body.n_bytes <= _SMALL_BYTES and outgoing.cut_bytes is None:
             head, pieces = head + body.read_all(), None  # one packet
         else:
-            pieces = body.pieces(outgoing.cut_bytes)
+            pieces = body.pieces() if outgoing.cut_bytes is None else _cut(body, outgoing.cut_bytes)
         async with self._upstream.ask(head, pieces, method="POST") as reply:
             yield _answer(reply)
 
@@ -151,6 +151,13 @@ class Provider:
     def close(self) -> None:
         """Close its connections."""
         self._upstream.close()
+
+
+async def _cut(body: Spool, n_bytes: int) -> AsyncIterator[bytes]:
+    """Give the beginning of a body and fail, so that its connection is dropped."""
+    async for data in body.pieces(n_bytes):
+        yield data
+    raise UpstreamBrokenError("planned fault: the request was cut")
 
 
 def _answer(reply: Reply) -> Answer:

@@ -16,8 +16,14 @@ __all__ = ["MIN_SECRET_CHARACTERS", "Redactor"]
 MIN_SECRET_CHARACTERS: Final = 8
 """A shorter value would be found in innocent text."""
 
+# A word begins also after what stands for a line end or a colour: a key on a line of its own follows the letter of `\n`
+# in JSON, the digits of `%0A` in a URL, the `m` of a colour on a terminal.
+_WORD_START: Final = (
+    rb"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m))"
+)
+
 # Each shape after a word that it cannot do without: a text that lacks the word (lower case) is not searched for it.
-# A key is not the middle of a longer word; every repetition is of one set of characters, so matching stays linear.
+# Every repetition is of one set of characters, so matching stays linear.
 _SHAPES: Final = {
     "private-key": (
         b"private key",
@@ -26,25 +32,25 @@ _SHAPES: Final = {
             rb"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
         ),
     ),
-    "anthropic-key": (b"sk-ant-", rb"(?<![A-Za-z0-9])sk-ant-[A-Za-z0-9_-]{8,}"),
-    "openai-key": (b"sk-", rb"(?<![A-Za-z0-9])sk-(?!ant-)[A-Za-z0-9_-]{16,}"),
-    "google-key": (b"aiza", rb"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30,}"),
-    "google-token": (b"ya29.", rb"(?<![A-Za-z0-9])ya29\.[A-Za-z0-9_-]{16,}"),
-    "aws-key-id": (b"ia", rb"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    "anthropic-key": (b"sk-ant-", rb"sk-ant-[A-Za-z0-9_-]{8,}"),
+    "openai-key": (b"sk-", _WORD_START + rb"sk-(?!ant-)[A-Za-z0-9_-]{16,}"),
+    "google-key": (b"aiza", rb"AIza[A-Za-z0-9_-]{30,}"),
+    "google-token": (b"ya29.", rb"ya29\.[A-Za-z0-9_-]{16,}"),
+    "aws-key-id": (b"ia", _WORD_START + rb"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
     "aws-secret": (
         b"secret",
         rb"(?i:aws_?secret_?access_?key)[\"'\\]{0,4}\s{0,4}[=:]\s{0,4}[\"'\\]{0,4}[A-Za-z0-9/+=]{40}",
     ),
-    "github-token": (b"gi", rb"(?<![A-Za-z0-9])github_pat_[A-Za-z0-9_]{22,}"),
-    "github-key": (b"gh", rb"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{30,}"),
-    "gitlab-token": (b"glpat-", rb"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{16,}"),
-    "slack-token": (b"xox", rb"(?<![A-Za-z0-9])xox[a-z]-[A-Za-z0-9-]{10,}"),
-    "slack-app-token": (b"xapp-", rb"(?<![A-Za-z0-9])xapp-[A-Za-z0-9-]{10,}"),
-    "hugging-face-token": (b"hf_", rb"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}"),
-    "npm-token": (b"npm_", rb"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{36}"),
-    "stripe-key": (b"k_", rb"(?<![A-Za-z0-9])[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
-    "jwt": (b"eyj", rb"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    "bearer-token": (b"bearer", rb"(?i:(?<![A-Za-z0-9])bearer)[ \t]{1,4}[A-Za-z0-9._~+/-]{16,}={0,2}"),
+    "github-token": (b"gi", rb"github_pat_[A-Za-z0-9_]{22,}"),
+    "github-key": (b"gh", rb"gh[pousr]_[A-Za-z0-9]{30,}"),
+    "gitlab-token": (b"glpat-", rb"glpat-[A-Za-z0-9_-]{16,}"),
+    "slack-token": (b"xox", rb"xox[a-z]-[A-Za-z0-9-]{10,}"),
+    "slack-app-token": (b"xapp-", rb"xapp-[A-Za-z0-9-]{10,}"),
+    "hugging-face-token": (b"hf_", rb"hf_[A-Za-z0-9]{30,}"),
+    "npm-token": (b"npm_", rb"npm_[A-Za-z0-9]{36}"),
+    "stripe-key": (b"k_", rb"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    "jwt": (b"eyj", rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    "bearer-token": (b"bearer", rb"(?i:bearer)[ \t]{1,4}[A-Za-z0-9._~+/-]{16,}={0,2}"),
     "url-password": (b"@", rb"(?<=://)[A-Za-z0-9._%-]{1,100}:[^\s/@\"'\\]{3,200}(?=@)"),
 }
 _COMPILED: Final = tuple((name, word, re.compile(shape)) for name, (word, shape) in _SHAPES.items())

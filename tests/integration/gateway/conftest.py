@@ -3,11 +3,14 @@
 import http.client
 import json
 import os
+import shutil
 import socket
+import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -223,8 +226,8 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float = 30.0) -> N
         time.sleep(0.01)
 
 
-@pytest.fixture
-def provider() -> Iterator[Provider]:
+@contextmanager
+def run_provider() -> Iterator[Provider]:
     with Server(("127.0.0.1", 0), Handler) as server:
         provider = Provider(port=server.server_address[1])
         server.provider = provider
@@ -233,6 +236,23 @@ def provider() -> Iterator[Provider]:
         yield provider
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[GatewayProcess, Path, Provider]]:
+    """One gateway and provider for a whole file: it starts in a second."""
+    directory = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
+    with run_provider() as provider, GatewayProcess() as process:
+        yield process, start_gateway(process, directory, provider), provider
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def provider(shared: tuple[GatewayProcess, Path, Provider]) -> Provider:
+    provider = shared[2]
+    provider.seen.clear()
+    provider.behaviours.clear()
+    return provider
 
 
 @dataclass(kw_only=True)
@@ -277,15 +297,39 @@ def start_gateway(process: GatewayProcess, tmp: Path, provider: Provider) -> Pat
     return process.start(GatewaySettings(directory=str(tmp / "gw"), upstreams=(upstream,)), gateway_env())
 
 
+@contextmanager
+def run_scene(process: GatewayProcess, control: Path, tmp: Path) -> Iterator[Scene]:
+    scene = Scene(tmp=tmp, process=process, control=control, trials=[])
+    yield scene
+    for trial in scene.trials:
+        trial.client.close()
+        with trial.open:
+            pass
+
+
 @pytest.fixture
-def scene(tmp_path: Path, provider: Provider) -> Iterator[Scene]:
-    with GatewayProcess() as process:
-        scene = Scene(tmp=tmp_path, process=process, control=start_gateway(process, tmp_path, provider), trials=[])
+def scene(
+    shared: tuple[GatewayProcess, Path, Provider],
+    provider: Provider,  # noqa: ARG001 - forgets what other tests did
+    tmp_path: Path,
+) -> Iterator[Scene]:
+    with run_scene(shared[0], shared[1], tmp_path) as scene:
         yield scene
-        for trial in scene.trials:
-            trial.client.close()
-            with trial.open:
-                pass
+
+
+@pytest.fixture
+def own_provider() -> Iterator[Provider]:
+    """A provider that only this test's gateway asks, so that its trouble is nobody else's."""
+    with run_provider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def own_scene(own_provider: Provider, tmp_path: Path) -> Iterator[Scene]:
+    with GatewayProcess() as process:
+        control = start_gateway(process, tmp_path, own_provider)
+        with run_scene(process, control, tmp_path) as scene:
+            yield scene
 
 
 class _MakeStream:
@@ -326,3 +370,18 @@ def rss_bytes() -> Callable[[int], int]:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     return read
+
+
+@pytest.fixture
+def key() -> str:
+    return KEY
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    return wait_until
+
+
+@pytest.fixture
+def server_env() -> dict[str, str]:
+    return gateway_env()
