@@ -201,3 +201,27 @@ def test_errors_are_written_as_the_meter_reads_them(name: str, read: Callable[..
         assert found.error is not None
         assert found.error.message == "not now"
         assert not found.is_complete
+
+
+def test_a_call_of_free_text_is_written_as_one(call_of: Callable[..., Call], read: Callable[..., ReplyReading]) -> None:
+    dialect = DIALECTS["openai-responses"]
+    call = ToolCall(id=None, name="apply_patch", input={"input": "*** Begin"}, is_custom=True, namespace="n")
+    reply = ScriptedReply(id="ft0t0xabcdef01", tool_calls=(call,), piece_characters=3)
+    for stream in (True, False):
+        rendered = dialect.render(reply, call_of("openai-responses", stream=stream))
+        assert b"custom_tool_call" in rendered.body
+        (found,) = read(dialect, rendered).tool_calls
+        assert (found.name, found.input, found.is_custom, found.namespace) == (
+            "apply_patch", {"input": "*** Begin"}, True, "n",
+        )  # fmt: skip
+
+
+def test_a_stream_of_gemini_without_events_is_written_as_a_list(read: Callable[..., ReplyReading]) -> None:
+    dialect = DIALECTS["gemini"]
+    route = dialect.route("POST", "/v1beta/models/m:streamGenerateContent")
+    assert route is not None
+    call = dialect.read_request(route, {}, {"contents": []})
+    usage = TokenUsage(uncached_input=1, cache_write=0, cache_read=0, output=2, reasoning=0)
+    rendered = dialect.render(ScriptedReply(id="ft0t0xabcdef01", text="ab", piece_characters=1, usage=usage), call)
+    found = read(dialect, rendered)
+    assert (found.text, found.usage, found.is_complete) == ("ab", usage, True)
