@@ -60,7 +60,7 @@ def expected_usage(name: str, usage: TokenUsage | None) -> TokenUsage | None:
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("name", list(DIALECTS))
 @given(reply=REPLIES, size=st.integers(1, 400))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_meter_reads_back_exactly_what_was_scripted(
     name: str,
     stream: bool,
@@ -88,7 +88,7 @@ def test_the_meter_reads_back_exactly_what_was_scripted(
 
 @pytest.mark.parametrize("name", list(DIALECTS))
 @given(reply=REPLIES, cut=st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_stream_cut_anywhere_is_a_lower_bound_or_unknown_and_never_more(
     name: str, reply: ScriptedReply, cut: int, call_of: Callable[..., Call]
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_stream_cut_anywhere_is_a_lower_bound_or_unknown_and_never_more(
 
 @pytest.mark.parametrize("name", list(DIALECTS))
 @given(events=st.lists(st.binary(max_size=60) | JSON, max_size=10), ended=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_meter_never_raises_whatever_comes(name: str, events: list[Any], ended: bool) -> None:
     import json
 
@@ -149,7 +149,7 @@ NEAR = st.recursive(
 
 @pytest.mark.parametrize("name", list(DIALECTS))
 @given(events=st.lists(st.dictionaries(KEYS, NEAR, max_size=5), max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_meter_never_raises_on_events_that_almost_read_right(name: str, events: list[dict[str, Any]]) -> None:
     import json
 

@@ -189,7 +189,7 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize("name", NAMES)
 @given(body=st.dictionaries(KEYS, VALUES, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_body_makes_a_dialect_raise(name: str, body: dict[str, Any]) -> None:
     dialect: Dialect = DIALECTS[name]
     targets = ["/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1beta/models/m:generateContent"]
