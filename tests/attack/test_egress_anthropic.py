@@ -93,6 +93,17 @@ def test_an_arm_may_grant_a_tool_by_name_and_gets_nothing_else_with_it() -> None
     assert check(tools=tools, grants=("web-search",)) == [("web-fetch", "tools[1]")]
 
 
+def test_a_refusal_says_where_what_and_the_remedy() -> None:
+    route = DIALECT.route("POST", "/v1/messages")
+    assert route is not None
+    body: dict[str, object] = {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}
+    (refusal,) = DIALECT.check(route, body)
+    assert refusal.message == (
+        "tools[0]: hosted tool 'web_search_20250305' could fetch from outside; "
+        "leave it out, or grant 'web-search' to the arm"
+    )
+
+
 def test_tools_that_are_no_list_are_refused_in_case_a_server_reads_them_all_the_same() -> None:
     assert check(tools={"type": "web_search_20250305"}) == [("field:tools", "tools")]
     assert check(tools=["web_search_20250305"]) == [("tool:of type NoneType", "tools[0]")]

@@ -110,6 +110,7 @@ class AnthropicReader:
 
     def _take_usage(self, usage: JsonObject) -> None:
         self._usage.update((key, value) for key, value in usage.items() if value is not None)
+        self.found.take_terms(usage)
 
     def _take_block(self, index: object, block: JsonObject) -> None:
         found = self.found

@@ -110,6 +110,7 @@ class ResponsesReader:
     def _take_head(self, response: JsonObject) -> None:
         self.found.reply_id = text_in(response, "id") or self.found.reply_id
         self.found.served_model = text_in(response, "model") or self.found.served_model
+        self.found.take_terms(response)
 
     def _begin(self, key: object, item: JsonObject) -> None:
         if (call := read_call(item)) is not None:

@@ -7,7 +7,7 @@ assistant's turns are counted. A client that throws its history away (compaction
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fairtrial.gateway.dialect import Call, JsonObject, Role, ScriptedReply, ToolCall
@@ -105,12 +105,14 @@ def _usage(script: Script, answer: TurnScript | CaseScript) -> TokenUsage | None
     return chosen.usage() if chosen is not None and answer.tells_usage else None
 
 
-def expected_usage(script: Script, *, times: Mapping[str, int] | None = None) -> TokenUsage:
+def expected_usage(script: Script, *, times: Mapping[str, int] | None = None, dialect: str | None = None) -> TokenUsage:
     """What all turns say they cost, together: what a client that plays each of them once must be seen to use.
 
     Args:
         script: The script.
         times: How often each agent is played through, by name; 1 where it is left out.
+        dialect: Whose words the figures go through; None for as they stand. Gemini has none for a written cache: what
+            went into one is input like any other there.
 
     Raises:
         ValueError: A turn has cases that do not say the same as the turn itself, so there is no one sum.
@@ -123,4 +125,7 @@ def expected_usage(script: Script, *, times: Mapping[str, int] | None = None) ->
                 message = f"turn {number} of {agent.name!r} costs one thing or another, as its cases go"
                 raise ValueError(message)
             usages.extend([*choices] * (times or {}).get(agent.name, 1))
-    return sum_usage(usages)
+    total = sum_usage(usages)
+    if dialect != "gemini" or total.uncached_input is None or total.cache_write is None:
+        return total
+    return replace(total, uncached_input=total.uncached_input + total.cache_write, cache_write=0, cache_write_1h=None)

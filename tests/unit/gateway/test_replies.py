@@ -248,3 +248,57 @@ def test_what_is_kept_of_an_endless_reply_is_bounded() -> None:
     found = meter.finish(body_ended=True)
     assert len(found.text) <= 4 << 20
     assert found.problem is not None
+
+
+def test_the_terms_that_set_the_price_are_kept() -> None:
+    usage = {"input_tokens": 1, "output_tokens": 1, "service_tier": "standard", "speed": "fast"}
+    found = whole("anthropic-messages", {"type": "message", "content": [], "usage": usage})
+    assert found.price_context == {"service_tier": "standard", "speed": "fast"}
+    assert whole("openai-chat", {"choices": [], "service_tier": "flex"}).price_context == {"service_tier": "flex"}
+    assert whole("openai-responses", {"output": [], "service_tier": "flex"}).price_context == {"service_tier": "flex"}
+    assert whole("openai-chat", {"choices": [], "service_tier": None}).price_context == {}
+
+
+def test_calls_of_a_free_text_and_calls_that_the_provider_ran_itself_are_told_apart() -> None:
+    items = [
+        {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": "*** Begin"},
+        {"type": "web_search_call", "id": "w", "action": {"query": "q"}},
+        {"type": "local_shell_call", "call_id": "s", "action": {"command": ["ls"]}},
+        {"type": "tool_search_call", "call_id": "t", "arguments": {"query": "x"}},
+        {"type": "apply_patch_call", "call_id": "p", "operation": {"path": "f"}},
+        {"type": "function_call", "call_id": "f", "name": "x", "arguments": "[not an object]"},
+        {"type": "message", "content": [{"type": "output_text", "text": "hi"}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+    ]
+    found = whole("openai-responses", {"output": items})
+    assert [(call.id, call.name, call.input, call.namespace, call.is_custom) for call in found.tool_calls] == [
+        ("a", "apply_patch", {"input": "*** Begin"}, None, True),
+        ("w", "web_search_call", {"query": "q"}, "hosted", False),
+        ("s", "shell", {"command": ["ls"]}, None, False),
+        ("t", "tool_search", {"query": "x"}, None, False),
+        ("p", "apply_patch", {"path": "f"}, None, False),
+        ("f", "x", None, None, False),
+    ]
+    assert (found.text, found.thinking) == ("hi", "hm")
+    block = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}}
+    (call,) = whole("anthropic-messages", {"type": "message", "content": [block]}).tool_calls
+    assert (call.name, call.namespace) == ("web_search", "server_tool_use")
+
+
+def test_a_body_above_the_limit_is_passed_on_unread() -> None:
+    meter = DIALECTS["openai-chat"].meter("application/json")
+    for _ in range(65):
+        meter.feed(b" " * (1 << 20))
+    found = meter.finish(body_ended=True)
+    assert found.usage is None
+    assert found.problem is not None
+    assert "it was not read" in found.problem
+
+
+def test_an_empty_body_says_nothing() -> None:
+    for name in BODIES:
+        found = whole(name, {})
+        assert (found.usage, found.is_complete) == (None, False)
+        meter = DIALECTS[name].meter("application/json")
+        found = meter.finish(body_ended=True)
+        assert (found.usage, found.problem, found.is_complete) == (None, None, False)

@@ -189,7 +189,7 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize("name", NAMES)
 @given(body=st.dictionaries(KEYS, VALUES, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_body_makes_a_dialect_raise(name: str, body: dict[str, Any]) -> None:
     dialect: Dialect = DIALECTS[name]
     targets = ["/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1beta/models/m:generateContent"]
@@ -201,3 +201,60 @@ def test_no_body_makes_a_dialect_raise(name: str, body: dict[str, Any]) -> None:
     for refusal in dialect.check(found[1], body):
         assert refusal.message.isprintable()
     dialect.with_usage_reported(body)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_client_shows_the_trials_token_where_its_dialect_puts_a_key(name: str) -> None:
+    dialect = DIALECTS[name]
+    (header,) = dialect.auth_headers("sekret")
+    assert dialect.read_token("/", dict(dialect.auth_headers("sekret"))) == "sekret"
+    assert dialect.read_token("/", {"authorization": "Bearer sekret"}) == "sekret"
+    assert dialect.read_token("/", {"authorization": "Basic sekret"}) is None
+    assert dialect.read_token("/", {header: ""}) is None
+    assert dialect.read_token("/", {}) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lists_of_models_and_counts_are_answered_in_the_dialects_own_shape(name: str) -> None:
+    dialect = DIALECTS[name]
+    for models in ((), ("m-1", "m-2")):
+        listed = json.loads(dialect.render_models(models).body)
+        assert all(model in json.dumps(listed) for model in models)
+        assert len(listed.get("data", listed.get("models"))) == len(models)
+    assert 42 in json.loads(dialect.render_count(42).body).values()
+
+
+def test_a_count_of_gemini_reads_the_request_inside_it(body_of: Callable[..., Any]) -> None:
+    found = find_route("POST", "/v1beta/models/m-1:countTokens")
+    assert found is not None
+    inside = found[0].read_request(found[1], {}, {"generateContentRequest": body_of("gemini")})
+    assert inside.turns == found[0].read_request(found[1], {}, body_of("gemini")).turns
+    assert inside.tools == ("sh",)
+
+
+def test_results_are_read_whatever_their_form() -> None:
+    found = find_route("POST", "/v1beta/models/m-1:generateContent")
+    assert found is not None
+    responses = [{"output": "a"}, {"error": "b"}, {"rows": [1]}, {}]
+    parts = [{"functionResponse": {"name": "n", "response": each}} for each in responses]
+    call = found[0].read_request(found[1], {}, {"contents": [{"role": "user", "parts": parts}]})
+    assert [(each.text, each.is_error) for each in call.new_results] == [
+        ("a", False), ("b", True), ('{"rows":[1]}', False), ("", False),
+    ]  # fmt: skip
+    found = find_route("POST", "/v1/chat/completions")
+    assert found is not None
+    custom = {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "text"}}
+    body = {"messages": [{"role": "assistant", "tool_calls": [custom]}]}
+    (turn,) = found[0].read_request(found[1], {}, body).turns
+    assert [(each.name, each.input) for each in turn.tool_calls] == [("patch", {"input": "text"})]
+
+
+def test_a_prompt_in_one_piece_is_the_first_turn() -> None:
+    found = find_route("POST", "/v1/responses")
+    assert found is not None
+    call = found[0].read_request(found[1], {}, {"model": "m", "input": "Fix it."})
+    assert [(turn.role, turn.text) for turn in call.turns] == [(Role.USER, "Fix it.")]
+    found = find_route("POST", "/v1/messages")
+    assert found is not None
+    call = found[0].read_request(found[1], {}, {"system": "Be good.", "messages": [{"role": "user", "content": "Hi"}]})
+    assert (call.system, call.turns[0].text) == ("Be good.", "Hi")

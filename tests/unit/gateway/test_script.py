@@ -251,6 +251,14 @@ agents:
     assert expected_usage(script, times={"helper": 0}).cache_read == 0
 
 
+def test_what_gemini_cannot_say_is_not_expected_of_it(write: Callable[[str], Path]) -> None:
+    turn = "{text: b, usage: {uncached_input: 1, cache_write: 2, cache_read: 4, output: 8}}"
+    script = read_script(write(f"schema: script/1\nagents: [{{name: a, turns: [{turn}]}}]"))
+    assert expected_usage(script, dialect="openai-chat").cache_write == 2
+    found = expected_usage(script, dialect="gemini")
+    assert (found.uncached_input, found.cache_write, found.total) == (3, 0, 15)
+
+
 def test_a_turn_that_does_not_say_its_usage_makes_the_sum_unknown(script: Script) -> None:
     assert expected_usage(script).total is None
 
