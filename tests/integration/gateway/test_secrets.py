@@ -87,10 +87,11 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def test_a_planted_key_would_have_been_found() -> None:
+def test_a_planted_key_would_have_been_found(eventually: Eventually) -> None:
     argv = [sys.executable, "-c", "import sys; sys.stdin.read()", PLANTED["openai"]]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, env={"K": PLANTED["aws"]}) as holder:
-        assert PLANTED["openai"].encode() in _read(Path(f"/proc/{holder.pid}/cmdline"))
+        eventually(lambda: PLANTED["openai"].encode() in _read(Path(f"/proc/{holder.pid}/cmdline")))
+        assert PLANTED["aws"].encode() in _read(Path(f"/proc/{holder.pid}/environ"))
         holder.communicate()
 
 
