@@ -219,13 +219,14 @@ def ask(client: http.client.HTTPConnection, token: str, *, stream: bool) -> http
 def measure_latency(scene: Scene, n: int) -> Iterator[str]:
     """Median milliseconds of a small request on a kept connection, in turns.
 
-    Before each request the client thinks, as an agent does: the row is written once the client has its reply.
+    Before each request the client thinks, as an agent does, and the gateway writes its row. It thinks by being busy: a
+    processor that slept would add its waking up to one side once and to the other three times.
     """
     direct, through = scene.direct(), scene.through()
     times: dict[http.client.HTTPConnection, list[float]] = {direct: [], through: []}
     for turn in range(n + 20):
         for client, found in times.items():
-            time.sleep(THINKING_S)
+            think(THINKING_S)
             begun_s = time.perf_counter()
             ask(client, scene.token, stream=False).read()
             if turn >= 20:  # the first ones open connections and fill caches
@@ -235,6 +236,13 @@ def measure_latency(scene: Scene, n: int) -> Iterator[str]:
     yield from report(
         "latency, ms a request", floor_ms, own_ms, f"added {added_ms:.3f}", ADDED_LATENCY_LIMIT_MS, added_ms
     )
+
+
+def think(duration_s: float) -> None:
+    """Be busy for so long."""
+    until_s = time.perf_counter() + duration_s
+    while time.perf_counter() < until_s:
+        pass
 
 
 def measure_stream(scene: Scene, n_bytes: int, n: int) -> Iterator[str]:

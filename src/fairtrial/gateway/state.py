@@ -15,7 +15,8 @@ from fairtrial.gateway.ledger import Ending, Ledger, WireRow, read_ledger
 from fairtrial.gateway.pace import Heard
 from fairtrial.gateway.pacer import Pacer
 from fairtrial.gateway.policy import BudgetKind, BudgetStop, Spent, decide_budget
-from fairtrial.gateway.price import price_request, price_table
+from fairtrial.gateway.price import price_table
+from fairtrial.gateway.rates import price_quickly
 from fairtrial.gateway.record import RecordedExchange, render_script, script_of
 from fairtrial.gateway.source import Source
 from fairtrial.gateway.totals import provider_fault, total_rows
@@ -153,7 +154,7 @@ class TrialState:
         if row.usage is None:
             return
         now = utc_now()
-        price = price_request(row.usage, row.served_model or row.requested_model, at=now)
+        price = price_quickly(row.usage, row.served_model or row.requested_model, at=now)
         row.cost_usd = None if price.cost_usd is None else float(price.cost_usd)
         row.cost_without_cache_usd = (
             None if price.cost_without_cache_usd is None else float(price.cost_without_cache_usd)
