@@ -35,7 +35,6 @@ from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 
 ADDED_LATENCY_LIMIT_MS: Final = 1.0
 STREAM_LIMIT_MB_S: Final = 100.0
-THINKING_S: Final = 0.003
 N_STREAMS: Final = 64
 STREAM_RATE_MB_S: Final = 2.0
 BEHIND_LIMIT_RATIO: Final = 1.10
@@ -217,16 +216,11 @@ def ask(client: http.client.HTTPConnection, token: str, *, stream: bool) -> http
 
 
 def measure_latency(scene: Scene, n: int) -> Iterator[str]:
-    """Median milliseconds of a small request on a kept connection, in turns.
-
-    Before each request the client thinks, as an agent does, and the gateway writes its row. It thinks by being busy: a
-    processor that slept would add its waking up to one side once and to the other three times.
-    """
+    """Median milliseconds of a small request on a kept connection, one right after the other, in turns."""
     direct, through = scene.direct(), scene.through()
     times: dict[http.client.HTTPConnection, list[float]] = {direct: [], through: []}
     for turn in range(n + 20):
         for client, found in times.items():
-            think(THINKING_S)
             begun_s = time.perf_counter()
             ask(client, scene.token, stream=False).read()
             if turn >= 20:  # the first ones open connections and fill caches
@@ -236,13 +230,6 @@ def measure_latency(scene: Scene, n: int) -> Iterator[str]:
     yield from report(
         "latency, ms a request", floor_ms, own_ms, f"added {added_ms:.3f}", ADDED_LATENCY_LIMIT_MS, added_ms
     )
-
-
-def think(duration_s: float) -> None:
-    """Be busy for so long."""
-    until_s = time.perf_counter() + duration_s
-    while time.perf_counter() < until_s:
-        pass
 
 
 def measure_stream(scene: Scene, n_bytes: int, n: int) -> Iterator[str]:

@@ -4,20 +4,21 @@ Below a size, most models cost so much a token. Whether one does is tried out on
 range; then a request is priced by multiplication, exactly as the table would. Any other request is left to the table.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
 from fairtrial.gateway.price import Price, price_request
-from fairtrial.model.usage import NOTHING_USED, TokenUsage
+from fairtrial.model.usage import TokenUsage
 
 __all__ = ["price_quickly"]
 
 _MOST_TOKENS: Final = 100_000
 """Below the sizes at which long contexts become dearer; a model that has such a size below is left to the table."""
 
+_COUNTS: Final = ("uncached_input", "cache_write", "cache_read", "output", "reasoning", "cache_write_1h")
 _PROBES: Final = (
     ("uncached_input",),
     ("cache_write",),
@@ -80,15 +81,18 @@ def price_quickly(usage: TokenUsage, model: str | None, *, at: datetime) -> Pric
     return price_request(usage, model, at=at)
 
 
+def _with(buckets: tuple[str, ...], n: int) -> TokenUsage:
+    counts = {name: n if name in buckets else 0 for name in _COUNTS}
+    return TokenUsage(**counts, is_lower_bound=False)
+
+
 @lru_cache(maxsize=256)
 def _rates_of(model: str, quarter: int) -> _Rates | None:
     """The rates of a model that has fixed ones in this quarter of an hour; None for another."""
     at = datetime.fromtimestamp(quarter * _QUARTER_S, UTC)
     found: list[Price] = []
     for buckets in _PROBES:
-        low, high = (
-            price_request(replace(NOTHING_USED, **dict.fromkeys(buckets, n)), model, at=at) for n in (1, _MOST_TOKENS)
-        )
+        low, high = (price_request(_with(buckets, n), model, at=at) for n in (1, _MOST_TOKENS))
         if low.cost_usd is None or high.cost_usd is None or low.cost_usd * _MOST_TOKENS != high.cost_usd:
             return None
         found.append(low)

@@ -191,12 +191,20 @@ class TrialState:
         self.internal_error = self.internal_error or self.redactor.redact_text(problem)
 
     def finish(self, row: WireRow) -> None:
-        """Count a request that has ended, and write its row.
+        """Price and count a request that has ended, and write its row. What goes wrong here voids the trial.
 
         Raises:
             OSError: The wire log cannot be written.
         """
-        self._price(row)
+        try:
+            self._price(row)
+            self._count(row)
+            self._ledger.write(row)
+        except Exception as error:
+            self.fail(f"row {row.n} of {self._ledger.path}: {type(error).__name__}: {error}")
+            raise
+
+    def _count(self, row: WireRow) -> None:
         if row.digest is not None and row.ending is not Ending.ANSWERED and row.was_passed_on:
             self._failed[row.digest] += 1
         if row.usage is not None:
@@ -206,11 +214,6 @@ class TrialState:
         self._cost_usd += row.cost_usd or 0.0
         if row.ending is Ending.ANSWERED and row.ask == "generate" and row.cost_usd is None:
             self._n_unpriced += 1
-        try:
-            self._ledger.write(row)
-        except OSError as error:
-            self.fail(f"wire log {self._ledger.path}: {error}")
-            raise
 
     def close(self) -> TrialClosed:
         """Close the wire log and say what is in it.
