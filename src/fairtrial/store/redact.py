@@ -76,6 +76,7 @@ class Redactor:
         forms = {form for value in values if len(value) >= MIN_SECRET_CHARACTERS for form in _forms_of(value)}
         # The longest first: a form may be the beginning of another.
         known = b"|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form)))
+        self._forms = tuple(forms)
         self._values = re.compile(known) if known else None
         self.n_redacted = 0
 
@@ -96,7 +97,7 @@ class Redactor:
 
     def _patterns_for(self, data: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
         """Known values first, then the shapes whose word is there."""
-        if self._values is not None:
+        if self._values is not None and any(form in data for form in self._forms):
             yield "secret", self._values
         for name, words, pattern in _COMPILED:
             if any(word in data for word in words):
