@@ -43,7 +43,7 @@ GROWTH_LIMIT_MB: Final = 8.0
 MODEL: Final = "claude-sonnet-4-5"
 RELAY: Final = Path(fairtrial.__file__).parent / "payload" / "relay.py"
 READ_BYTES: Final = 1 << 18
-PIECE_CHARACTERS: Final = 40_000
+PIECE_CHARACTERS: Final = 20_000
 APART_S: Final = 0.4 / N_STREAMS
 LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
 
