@@ -9,6 +9,7 @@ __all__ = [
     "NEW_MOUNTS",
     "NEW_PIDS",
     "NEW_USERS",
+    "bind_mount",
     "detach_mount",
     "die_with_parent",
     "drop_ambient_capabilities",
@@ -22,7 +23,7 @@ __all__ = [
 NEW_MOUNTS: Final = 0x0002_0000
 NEW_USERS: Final = 0x1000_0000
 NEW_PIDS: Final = 0x2000_0000
-_NOSUID, _NODEV, _REC, _PRIVATE = 0x2, 0x4, 0x4000, 1 << 18
+_NOSUID, _NODEV, _BIND, _REC, _PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 1 << 18
 _DETACH, _NOFOLLOW = 0x2, 0x8
 _PR_SET_PDEATHSIG, _PR_CAP_AMBIENT = 1, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 2, 4
@@ -49,6 +50,12 @@ def mount(kind: str, point: Path | str, options: str) -> None:
         kind.encode(), os.fsencode(point), kind.encode(), ctypes.c_ulong(_NOSUID | _NODEV), os.fsencode(options)
     )
     _check(result, f"mount {kind} on {point}")
+
+
+def bind_mount(source: Path, point: Path) -> None:
+    """Show a file or a directory, with what is mounted in it, at a second place."""
+    result = _libc.mount(os.fsencode(source), os.fsencode(point), None, ctypes.c_ulong(_BIND | _REC), None)
+    _check(result, f"bind {source} at {point}")
 
 
 def detach_mount(point: Path | str) -> None:

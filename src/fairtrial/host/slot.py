@@ -8,17 +8,18 @@ The worker owns its mount namespace too: what it mounts for its trials is gone w
 """
 
 import os
+import secrets
 import shutil
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from fairtrial.errors import HostError
-from fairtrial.host.kernel import detach_mount, drop_ambient_capabilities, mount
+from fairtrial.errors import HostError, UsageError
+from fairtrial.host.kernel import bind_mount, detach_mount, drop_ambient_capabilities, mount
 from fairtrial.host.process import run
 
 __all__ = ["Slot", "choose_slot_id", "find_system_program", "open_slot", "parse_id_map", "probe_slot", "slot_argv"]
@@ -34,12 +35,14 @@ class Slot:
     """Under which ids sandboxes run, and whether layers can be mounted for them.
 
     Attributes:
+        root: Its directory in the scratch space, private to the slot's uid.
         uid: User id of every process of a trial, as the harness sees it; never 0.
         gid: Group id, likewise.
         mounts: Overlays can be mounted here; trees are copied otherwise.
         reason: Why not, else "".
     """
 
+    root: Path
     uid: int
     gid: int
     mounts: bool
@@ -56,6 +59,40 @@ class Slot:
             return tuple(argv)
         ids = (f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--inh-caps=-all")
         return (find_system_program("setpriv", "util-linux"), *ids, "--no-new-privs", "--", *argv)
+
+    @contextmanager
+    def reach(self, sources: Sequence[Path]) -> Generator[tuple[str, ...]]:
+        """Make paths reachable for the slot's uid while the block runs; yield where each is found.
+
+        A toolchain often lies below a home directory that only its owner may enter: root shows it at a second place.
+
+        Raises:
+            UsageError: A path is relative, or leads through a symbolic link.
+            HostError: It is not there, or cannot be shown.
+        """
+        for source in sources:
+            if not source.is_absolute() or os.path.realpath(source) != str(source):
+                raise UsageError(f"{source}: not a real absolute path; name {os.path.realpath(source)}")
+        with ExitStack() as stack:
+            yield tuple(
+                self._show(source, stack) if self.is_foreign and self.mounts and not source.is_relative_to(self.root) else str(source)
+                for source in sources
+            )
+
+    def _show(self, source: Path, stack: ExitStack) -> str:
+        point = self.root / f"b{secrets.token_hex(6)}"
+        try:
+            if source.is_dir():
+                point.mkdir(mode=0o700)
+                stack.callback(point.rmdir)
+            else:
+                point.touch()
+                stack.callback(point.unlink)
+            bind_mount(source, point)
+        except OSError as problem:
+            raise HostError(f"{source}: cannot be mounted in a sandbox: {problem.strerror}") from problem
+        stack.callback(detach_mount, point)
+        return str(point)
 
     def give(self, path: Path) -> None:
         """Make one path (a link itself, not what it points to) the slot's."""
@@ -127,44 +164,55 @@ def open_slot(scratch: Path) -> Slot:
     """Take possession of the slot that this process was started in; a process outside of any has one without mounts.
 
     Args:
-        scratch: A directory of ours; a mount in it is tried and taken away again.
+        scratch: Where the slot's directory is made; whoever removes that ends the slot.
 
     Raises:
-        HostError: We are root and no uid can be given to the slot.
+        HostError: We are root and no uid can be given to the slot, or that uid cannot enter `scratch`.
     """
     drop_ambient_capabilities()
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
         others = [start for start, count in _own_id_map() if start and count == 1]
         uid = gid = others[0] if others else choose_slot_id(0, _own_id_map())
-    reason = _why_no_mounts(scratch)
-    return Slot(uid=uid, gid=gid, mounts=reason == "", reason=reason)
+        _require_entrance(scratch)
+    root = scratch / f"s{secrets.token_hex(4)}"
+    root.mkdir(mode=0o700)
+    reason = _why_no_mounts(root)
+    slot = Slot(root=root, uid=uid, gid=gid, mounts=reason == "", reason=reason)
+    slot.give(root)
+    return slot
+
+
+def _require_entrance(scratch: Path) -> None:
+    for directory in (scratch, *scratch.parents):
+        if not directory.stat().st_mode & 0o001:
+            raise HostError(
+                f"{directory} is closed to other users, and sandboxes run under one; chmod o+x it, or name another"
+                " place with --scratch DIR"
+            )
 
 
 def _own_id_map() -> tuple[tuple[int, int], ...]:
     return parse_id_map(Path("/proc/self/uid_map").read_text())
 
 
-def _why_no_mounts(scratch: Path) -> str:
+def _why_no_mounts(directory: Path) -> str:
+    """Try it: an overlay whose upper layer is in memory."""
     if os.getpid() != 1:
         return "this process does not own its mount namespace"
-    point = Path(tempfile.mkdtemp(dir=scratch))
-    try:
-        for name in ("lower", "space"):
-            (point / name).mkdir()
-        mount("tmpfs", point / "space", "size=1m")
+    with ExitStack() as stack:
         try:
+            for name in ("lower", "space"):
+                (directory / name).mkdir()
+                stack.callback((directory / name).rmdir)
+            mount("tmpfs", directory / "space", "size=1m")
+            stack.callback(detach_mount, directory / "space")
             for name in ("upper", "work", "merged"):
-                (point / "space" / name).mkdir()
-            lower, upper, work = point / "lower", point / "space/upper", point / "space/work"
-            mount("overlay", point / "space/merged", f"lowerdir={lower},upperdir={upper},workdir={work},userxattr")
-            detach_mount(point / "space/merged")
-        finally:
-            detach_mount(point / "space")
-    except OSError as problem:
-        return str(problem.strerror)
-    finally:
-        for name in ("lower", "space"):
-            (point / name).rmdir()
-        point.rmdir()
+                (directory / "space" / name).mkdir()
+            lower, space = directory / "lower", directory / "space"
+            mount("overlay", space / "merged", f"lowerdir={lower},upperdir={space}/upper,workdir={space}/work,userxattr")
+            stack.callback(detach_mount, space / "merged")
+            os.setxattr(space / "upper", "user.overlay.probe", b"y")  # tmpfs has these since kernel 6.6
+        except OSError as problem:
+            return problem.strerror
     return ""

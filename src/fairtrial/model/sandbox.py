@@ -209,9 +209,8 @@ class SandboxResult:
         returncode: Exit status of the command, 128 + number for a signal; None when there is none.
         limit: What it ran into, WALL included, else None.
         elapsed_ms: Wall time from start to the end of its last process.
-        cpu_s: CPU seconds of all its processes; None when nothing measured them.
-        peak_memory_bytes: Most memory in use at once; None when nothing measured it.
-        left_behind: Processes that were alive when the command ended, and were killed.
+        cpu_s: CPU seconds of all its processes at the last look, a lower bound; None when it ended before the first.
+        peak_memory_bytes: Most memory in use at once; None when it ended before anything measured it.
         stdout: Standard output.
         stderr: Standard error.
         enforced: The mechanism behind each limit that was set.
@@ -224,7 +223,6 @@ class SandboxResult:
     elapsed_ms: float
     cpu_s: float | None
     peak_memory_bytes: int | None
-    left_behind: int
     stdout: StreamCapture
     stderr: StreamCapture
     enforced: Mapping[Limit, str]
