@@ -15,6 +15,8 @@ pytestmark = pytest.mark.needs("bwrap")
 
 RunInside = Callable[..., SandboxResult]
 
+PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
+
 
 def living_of(slot: Slot) -> list[str]:
     """Command lines of the living processes under the slot's uid, when that is not our own."""
@@ -22,7 +24,7 @@ def living_of(slot: Slot) -> list[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and slot.is_foreign:
             try:
-                if entry.stat().st_uid == slot.uid:
+                if entry.stat().st_uid == slot.uid and "State:\tZ" not in (entry / "status").read_text():
                     found.append((entry / "cmdline").read_text())
             except OSError:
                 continue
@@ -70,9 +72,15 @@ def test_killing_the_first_process_changes_nothing_or_ends_it_unsuccessfully(ins
 
 def test_a_fork_bomb_is_stopped_by_its_name(inside: RunInside, slot: Slot) -> None:
     limits = Limits(wall_s=60, processes=64)
-    result = inside("b() { b | b & }; b; while :; do sleep 1; done", limits=limits)
+    script = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
+    result = inside((*PYTHON, script), limits=limits)
     assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.PROCESSES)
     assert living_of(slot) == []
+
+
+def test_a_fork_bomb_that_gives_up_leaves_the_sandbox_usable(inside: RunInside) -> None:
+    result = inside("(b() { b | b & }; b) 2>/dev/null; sleep 2; echo alive", limits=Limits(wall_s=60, processes=64))
+    assert (result.state, result.stdout.tail) in [(SandboxState.EXITED, b"alive\n"), (SandboxState.LIMIT, b"")]
 
 
 def test_the_process_limit_counts_this_sandbox_only(inside: RunInside) -> None:

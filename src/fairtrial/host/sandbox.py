@@ -31,7 +31,7 @@ from fairtrial.model.sandbox import Capture, Limit, SandboxResult, SandboxSpec, 
 __all__ = ["Sandbox", "run_sandbox", "start_sandbox"]
 
 TAIL_BYTES: Final = 64 * 1024
-START_WAIT_S: Final = 20.0
+_REAP_WAIT_S: Final = 2.0
 _CHUNK_BYTES: Final = 64 * 1024
 _ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _FIRST_PASSED_FD: Final = 3
@@ -401,6 +401,7 @@ class Sandbox:
         if self._limit in {None, Limit.WALL} and self._watch is not None and not self._stopped:
             self._limit = self._watch.look_outside() or self._limit
         self._kill_inner()
+        self._running.wait(_REAP_WAIT_S)  # the outer process reaps the inner one and ends; killed first it would not
         self._running.kill()
         if self._report.inner_pid is not None:
             _reap(self._report.inner_pid)
