@@ -105,7 +105,9 @@ class MemoryGroup:
         raise HostError(f"memory cgroup {self.path}: still in use {KILL_WAIT_S:g} s after its end; remove it by hand")
 
 
-def find_memory_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> MemoryGroups | None:
+def find_memory_groups(
+    root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> MemoryGroups | None:
     """Find where memory groups can be made, by making one; None when nowhere."""
     for line in own.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
