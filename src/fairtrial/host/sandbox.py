@@ -167,8 +167,8 @@ def _root_links() -> Mapping[str, str]:
 
 def _in_group(group: MemoryGroup, argv: Sequence[str]) -> tuple[str, ...]:
     """Join the memory group before anything else, so that the group namespace made later begins there."""
-    script = 'echo 0 >"$1/cgroup.procs" && shift && unset PWD && exec "$@"'  # the shell adds a PWD of its own
-    return ("/bin/sh", "-c", script, "sh", str(group.path), *argv)
+    script = 'echo 0 >"$1" && shift && unset PWD && exec "$@"'  # the shell adds a PWD of its own
+    return ("/bin/sh", "-c", script, "sh", str(group.join), *argv)
 
 
 @dataclass(slots=True, kw_only=True)
