@@ -22,7 +22,16 @@ from fairtrial.errors import HostError, UsageError
 from fairtrial.host.kernel import bind_mount, detach_mount, drop_ambient_capabilities, mount
 from fairtrial.host.process import run
 
-__all__ = ["Slot", "choose_slot_id", "find_system_program", "open_slot", "parse_id_map", "probe_slot", "slot_argv"]
+__all__ = [
+    "SEARCH_PATH",
+    "Slot",
+    "choose_slot_id",
+    "find_system_program",
+    "open_slot",
+    "parse_id_map",
+    "probe_slot",
+    "slot_argv",
+]
 
 SEARCH_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 FIRST_IDS: Final = (1_990_000_000, 61_000)
