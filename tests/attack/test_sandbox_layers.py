@@ -61,7 +61,8 @@ def test_an_agent_works_in_its_layer_and_the_template_stays(
     work: Work, layer: Layer, template: Template, slot: Slot
 ) -> None:
     result = work(
-        "git status --porcelain && echo more >>f && git diff --stat && git -c user.name=a -c user.email=a commit -qam x && git log --oneline | wc -l"
+        "git status --porcelain && echo more >>f && git diff --stat"
+        " && git -c user.name=a -c user.email=a commit -qam x && git log --oneline | wc -l"
     )
     assert (result.state, result.returncode) == (SandboxState.EXITED, 0), result.stderr
     assert result.stdout.head.endswith(b"2\n")
@@ -90,7 +91,8 @@ def test_a_private_mark_of_the_overlay_cannot_be_forged(
 ) -> None:
     script = (
         "import os\n"
-        "for name in ('user.overlay.opaque', 'user.overlay.redirect', 'user.overlay.whiteout', 'trusted.overlay.opaque'):\n"
+        "for name in ('user.overlay.opaque', 'user.overlay.redirect', 'user.overlay.whiteout', 'trusted.overlay.opaque'"
+        "):\n"
         "    for path in ('.', 'd', 'f'):\n"
         "        try:\n            os.setxattr(path, name, b'/etc')\n        except OSError:\n            pass\n"
         "try:\n    os.mknod('w', 0o20000, 0)\nexcept OSError:\n    pass\n"

@@ -69,7 +69,8 @@ def test_programs_of_the_slot_have_no_capability_and_no_other_group(worker: Call
         "import subprocess\n"
         "text = subprocess.run(slot.argv(['/bin/cat', '/proc/self/status']), capture_output=True, text=True).stdout\n"
         "fields = dict(line.split(':', 1) for line in text.splitlines())\n"
-        "say(eff=fields['CapEff'], prm=fields['CapPrm'], amb=fields['CapAmb'], uid=fields['Uid'].split(), slot=str(slot.uid))"
+        "ids = {'uid': fields['Uid'].split(), 'slot': str(slot.uid)}\n"
+        "say(eff=fields['CapEff'], prm=fields['CapPrm'], amb=fields['CapAmb'], **ids)"
     )
     assert {int(str(facts[name]), 16) for name in ("eff", "prm", "amb")} == {0}
     assert set(facts["uid"]) == {facts["slot"]}  # type: ignore[call-overload]
