@@ -82,6 +82,8 @@ class Slot:
         for source in sources:
             if not source.is_absolute() or os.path.realpath(source) != str(source):
                 raise UsageError(f"{source}: not a real absolute path; name {os.path.realpath(source)}")
+            if not source.exists():
+                raise HostError(f"{source}: not there, and was to be mounted in a sandbox; make it")
         with ExitStack() as stack:
             yield tuple(
                 self._show(source, stack)
