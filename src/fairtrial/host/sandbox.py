@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import BinaryIO, Final, Self
@@ -76,11 +76,12 @@ def _starts_without_our_trees(spec: SandboxSpec, slot: Slot, enforcement: Enforc
     empty = Path(mkdtemp(dir=slot.root))
     try:
         slot.give(empty)
-        binds = [
-            replace(bind, source=empty) if bind.source.is_relative_to(slot.root) and bind.source.is_dir() else bind
-            for bind in spec.binds
-        ]
-        control = replace(spec, argv=("/usr/bin/true",), cwd="/", binds=tuple(binds), stdin=b"", pass_fds=())
+        ours = [bind.source.is_relative_to(slot.root) and bind.source.is_dir() for bind in spec.binds]
+        marked = list(zip(spec.binds, ours, strict=True))
+        binds = tuple(replace(bind, source=empty) if is_ours else bind for bind, is_ours in marked)
+        cwd_is_ours = any(is_ours and PurePosixPath(spec.cwd).is_relative_to(bind.target) for bind, is_ours in marked)
+        cwd = "/" if cwd_is_ours else spec.cwd
+        control = replace(spec, argv=("/usr/bin/true",), cwd=cwd, binds=binds, stdin=b"", pass_fds=())
         with start_sandbox(control, slot=slot, enforcement=enforcement) as sandbox:
             return sandbox.wait().state is not SandboxState.START_FAILURE
     finally:
