@@ -71,7 +71,7 @@ def _starts_without_our_trees(spec: SandboxSpec, slot: Slot, enforcement: Enforc
     """Tell whether the same sandbox starts with empty directories in place of what trials can write.
 
     If it does, the host is able, and what an earlier session left in its tree (a closed root, a link where something
-    is to be mounted) is what kept it from starting.
+    is to be mounted) is what kept it from starting; or it had started, and was destroyed.
     """
     empty = Path(mkdtemp(dir=slot.root))
     try:
@@ -377,11 +377,7 @@ class Sandbox:
             return SandboxState.LIMIT
         if self._report.exit_code is not None:
             return SandboxState.EXITED
-        started = self._inside is not None and self._inside.is_ready()
-        return SandboxState.BROKEN if started or self._watch_saw_it() else SandboxState.START_FAILURE
-
-    def _watch_saw_it(self) -> bool:
-        return self._watch is not None and self._watch.cpu_s is not None
+        return SandboxState.START_FAILURE  # `run_sandbox` finds out whose fault it was
 
     def _detail(self) -> str:
         if self._limit is Limit.WALL:
