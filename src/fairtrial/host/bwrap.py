@@ -68,6 +68,7 @@ def options(
     sources: Sequence[str],
     file_fds: Mapping[str, int],
     status_fd: int,
+    filter_fd: int,
     root_links: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Render Bubblewrap's options.
@@ -77,6 +78,7 @@ def options(
         sources: Where each of `spec.binds` is found, in their order.
         file_fds: The descriptor, in the child, that holds each generated file's bytes, by target.
         status_fd: The descriptor, in the child, for Bubblewrap's reports.
+        filter_fd: The descriptor, in the child, that holds the system-call filter.
         root_links: /bin, /lib and the like: link target, or "" for a directory of its own that is mounted.
     """
     words: list[str] = [*_NAMESPACES, "--disable-userns", "--cap-drop", "ALL", "--new-session", "--die-with-parent"]
@@ -92,6 +94,7 @@ def options(
         "--json-status-fd",
         str(status_fd),
     ]
+    words += ["--seccomp", str(filter_fd)]
     words += ["--ro-bind", "/usr", "/usr"]
     for name, target in root_links.items():
         words += ["--symlink", target, name] if target else ["--ro-bind", name, name]
