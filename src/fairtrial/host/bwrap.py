@@ -70,6 +70,7 @@ def options(
     status_fd: int,
     filter_fd: int,
     root_links: Mapping[str, str],
+    hidden: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Render Bubblewrap's options.
 
@@ -80,6 +81,7 @@ def options(
         status_fd: The descriptor, in the child, for Bubblewrap's reports.
         filter_fd: The descriptor, in the child, that holds the system-call filter.
         root_links: /bin, /lib and the like: link target, or "" for a directory of its own that is mounted.
+        hidden: Files of /proc that nobody may read.
     """
     words: list[str] = [*_NAMESPACES, "--disable-userns", "--cap-drop", "ALL", "--new-session", "--die-with-parent"]
     if spec.network is Network.NONE:
@@ -101,6 +103,8 @@ def options(
     # What /proc/sys shows goes by who looks, not by which mount, so the host's own serves; read-only it guards even
     # those few settings that belong to a namespace.
     words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
+    for path in hidden:
+        words += ["--ro-bind", "/dev/null", path]
     for path in _DIRECTORIES:
         words += ["--perms", "0755", "--dir", path]
     for path in (*_SYSTEM_ETC, *(_NETWORK_ETC if spec.network is Network.HOST else ())):
