@@ -129,8 +129,11 @@ def start(
     stdin: Plumbing = Plumbing.NULL,
     stdout: Plumbing = Plumbing.NULL,
     stderr: Plumbing = Plumbing.NULL,
+    pass_fds: Sequence[int] = (),
 ) -> Running:
     """Start a child in a session of its own and return it at once; `env` is its whole environment.
+
+    It gets copies of `pass_fds` as its descriptors 3, 4, ... in this order.
 
     Raises:
         HostError: It could not be started.
@@ -142,7 +145,7 @@ def start(
     if program is None:
         message = f"cannot start {argv[0]}: not found on PATH={env.get('PATH', '')}; install it or correct PATH"
         raise HostError(message)
-    stdio = Stdio(stdin=stdin, stdout=stdout, stderr=stderr)
+    stdio = Stdio(stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds)
     try:
         with Spawn(argv, program=program, env=env, cwd=cwd, stdio=stdio) as spawn:
             try:

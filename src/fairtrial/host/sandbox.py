@@ -1,0 +1,503 @@
+"""Running one command in a sandbox to its end: started, fed, drained, watched, and nothing of it left.
+
+Owns the life of the processes. What the sandbox looks like from inside is `bwrap`'s, who it runs as is `slot`'s, what
+it may use is `limits`'s. A killed sandbox is over when its *inner* first process is: the kernel lets that one end last.
+"""
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+from fairtrial.errors import HostError
+from fairtrial.host.bwrap import check_spec, command_argv, etc_files, options
+from fairtrial.host.cgroup import MemoryGroup
+from fairtrial.host.group import KILL_WAIT_S
+from fairtrial.host.inside import Inside, children_of, outer_pid, worker_pid
+from fairtrial.host.limits import Enforcement, Space, Watch
+from fairtrial.host.running import Running, start
+from fairtrial.host.slot import Slot, find_system_program
+from fairtrial.host.spawn import Plumbing
+from fairtrial.host.tally import StreamTally
+from fairtrial.model.sandbox import Capture, Limit, SandboxResult, SandboxSpec, SandboxState
+
+__all__ = ["Sandbox", "run_sandbox", "start_sandbox"]
+
+TAIL_BYTES: Final = 64 * 1024
+_REAP_WAIT_S: Final = 2.0
+_CHUNK_BYTES: Final = 64 * 1024
+_ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_FIRST_PASSED_FD: Final = 3
+
+
+def run_sandbox(
+    spec: SandboxSpec,
+    *,
+    slot: Slot,
+    enforcement: Enforcement,
+    space: Space | None = None,
+    sink: BinaryIO | None = None,
+    capture_bytes: int = 0,
+) -> SandboxResult:
+    """Run a command in a sandbox to its end; nothing that it does raises.
+
+    Args:
+        spec: The sandbox.
+        slot: Under which ids.
+        enforcement: How limits are enforced here.
+        space: What it writes to, watched for being full.
+        sink: Gets the standard output as it comes.
+        capture_bytes: Kept in the result from the start of each output stream.
+
+    Raises:
+        HostError: A program that makes sandboxes is missing, or something of it survives KILL.
+        OSError: The sink cannot be written, or we ran out of descriptors.
+        UsageError: The description makes no sense.
+    """
+    with start_sandbox(
+        spec, slot=slot, enforcement=enforcement, space=space, sink=sink, capture_bytes=capture_bytes
+    ) as sandbox:
+        return sandbox.wait()
+
+
+def start_sandbox(
+    spec: SandboxSpec,
+    *,
+    slot: Slot,
+    enforcement: Enforcement,
+    space: Space | None = None,
+    sink: BinaryIO | None = None,
+    capture_bytes: int = 0,
+) -> "Sandbox":
+    """Start a sandbox and return it at once; leaving its `with` block kills it. Arguments and errors: `run_sandbox`."""
+    check_spec(spec)
+    bwrap = find_system_program("bwrap", "bubblewrap")
+    with ExitStack() as stack:
+        group = None
+        if enforcement.memory_groups is not None:
+            group = enforcement.memory_groups.make(spec.limits.memory_bytes)
+            stack.callback(group.remove)
+        with ExitStack() as opened:
+            passed = _Passed()
+            for fd in spec.pass_fds:
+                passed.add(fd)
+            file_fds = {
+                file.target: passed.add(_memory_file(opened, file.content)) for file in (*etc_files(spec), *spec.files)
+            }
+            sources = stack.enter_context(slot.reach([bind.source for bind in spec.binds]))
+            status_read, status_write = os.pipe2(os.O_CLOEXEC)
+            stack.callback(os.close, status_read)
+            opened.callback(os.close, status_write)
+            words = options(
+                spec,
+                sources=sources,
+                file_fds=file_fds,
+                status_fd=passed.add(status_write),
+                root_links=_root_links(),
+            )
+            args_fd = passed.add(_memory_file(opened, b"".join(os.fsencode(word) + b"\0" for word in words)))
+            argv = slot.argv((bwrap, "--args", str(args_fd), "--", *command_argv(spec)))
+            if group is not None:
+                argv = _in_group(group, argv)
+            started_ns = time.perf_counter_ns()
+            running = start(
+                argv,
+                env={},
+                cwd=Path("/"),
+                stdin=Plumbing.PIPE if spec.stdin else Plumbing.NULL,
+                stdout=Plumbing.SOCKET if spec.capture is Capture.SOCKET else Plumbing.PIPE,
+                stderr=Plumbing.PIPE,
+                pass_fds=passed.fds,
+            )
+        held = stack.pop_all()
+    return Sandbox(
+        spec,
+        running,
+        started_ns=started_ns,
+        status_fd=status_read,
+        held=held,
+        group=group,
+        enforcement=enforcement,
+        space=space,
+        sink=sink,
+        capture_bytes=capture_bytes,
+    )
+
+
+class _Passed:
+    """Descriptors for the child, and the numbers that it will know them by."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def add(self, fd: int) -> int:
+        """Add one of ours; return the child's number of it."""
+        self.fds.append(fd)
+        return _FIRST_PASSED_FD + len(self.fds) - 1
+
+
+def _memory_file(stack: ExitStack, content: bytes) -> int:
+    """Put bytes into a file without a name, at whose start the child begins to read."""
+    fd = os.memfd_create("f", os.MFD_CLOEXEC)
+    stack.callback(os.close, fd)
+    left = memoryview(content)
+    while left:
+        left = left[os.write(fd, left) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _root_links() -> Mapping[str, str]:
+    links: dict[str, str] = {}
+    for name in _ROOT_LINKS:
+        path = Path(name)
+        if path.is_symlink():
+            links[name] = str(path.readlink()).lstrip("/")
+        elif path.is_dir():
+            links[name] = ""
+    return links
+
+
+def _in_group(group: MemoryGroup, argv: Sequence[str]) -> tuple[str, ...]:
+    """Join the memory group before anything else, so that the group namespace made later begins there."""
+    script = 'echo 0 >"$1/cgroup.procs" && shift && unset PWD && exec "$@"'  # the shell adds a PWD of its own
+    return ("/bin/sh", "-c", script, "sh", str(group.path), *argv)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Report:
+    """What Bubblewrap has said so far.
+
+    Attributes:
+        inner_pid: First process inside, by our numbers; None until it exists.
+        exit_code: Exit status of the command; None until it is known.
+    """
+
+    inner_pid: int | None = None
+    exit_code: int | None = None
+
+
+class Sandbox:
+    """One running sandbox. Use as a context manager: it is killed on the way out, its descriptors are closed."""
+
+    def __init__(
+        self,
+        spec: SandboxSpec,
+        running: Running,
+        *,
+        started_ns: int,
+        status_fd: int,
+        held: ExitStack,
+        group: MemoryGroup | None,
+        enforcement: Enforcement,
+        space: Space | None,
+        sink: BinaryIO | None,
+        capture_bytes: int,
+    ) -> None:
+        self._limits = spec.limits
+        self._running = running
+        self._started_ns = started_ns
+        self._status_fd = status_fd
+        self._held = held
+        self._group = group
+        self._enforcement = enforcement
+        self._space = space
+        self._sink = sink
+        self._stdout = StreamTally(tail_bytes=TAIL_BYTES, capture_bytes=capture_bytes)
+        self._stderr = StreamTally(tail_bytes=TAIL_BYTES, capture_bytes=capture_bytes)
+        self._n_output_bytes = 0
+        self._unsent = memoryview(spec.stdin)
+        self._said = b""
+        self._report = _Report()
+        self._inner_fd = -1
+        self._outer: int | None = None
+        self._inside: Inside | None = None
+        self._watch: Watch | None = None
+        self._limit: Limit | None = None
+        self._stopped = False
+        self._forced = False
+        self._term_at_s: float | None = None
+        self._look_at_s = time.monotonic()
+        self._deadline_s = time.monotonic() + spec.limits.wall_s
+        self._result: SandboxResult | None = None
+        self._poll = select.poll()
+        self._streams = self._register()
+
+    def _register(self) -> dict[int, StreamTally]:
+        streams: dict[int, StreamTally] = {}
+        for fd, tally in ((self._running.stdout_fd, self._stdout), (self._running.stderr_fd, self._stderr)):
+            if fd is not None:
+                os.set_blocking(fd, False)
+                self._poll.register(fd, select.POLLIN)
+                streams[fd] = tally
+        if self._running.stdin_fd is not None:
+            os.set_blocking(self._running.stdin_fd, False)
+            self._poll.register(self._running.stdin_fd, select.POLLOUT)
+        os.set_blocking(self._status_fd, False)
+        self._poll.register(self._status_fd, select.POLLIN)
+        self._poll.register(self._running.pidfd, select.POLLIN)
+        return streams
+
+    @property
+    def result(self) -> SandboxResult | None:
+        """How it ended; None while it runs."""
+        return self._result
+
+    def wait(self, beside: Sequence["Sandbox"] = ()) -> SandboxResult:
+        """Follow it to its end, and the others meanwhile."""
+        while self._result is None:
+            self.pump(0.0 if any(other.pump(0) for other in beside) else 0.25)
+        return self._result
+
+    def stop(self) -> SandboxResult:
+        """End it at once, whatever it is doing."""
+        if self._result is None:
+            self._stopped = True
+            self._end()
+        assert self._result is not None  # noqa: S101 - `_end` sets it
+        return self._result
+
+    def pump(self, wait_s: float) -> bool:
+        """Move what can be moved within a time, look after it; return whether something happened."""
+        if self._result is not None:
+            return False
+        now_s = time.monotonic()
+        next_s = min(self._look_at_s, self._kill_at_s if self._term_at_s is not None else self._deadline_s)
+        ready = self._poll.poll(max(min(wait_s, next_s - now_s), 0) * 1000)
+        ended = False
+        for fd, _ in ready:
+            if fd == self._running.pidfd:
+                ended = True
+            elif fd == self._status_fd:
+                self._listen()
+            elif fd == self._running.stdin_fd:
+                self._feed(fd)
+            else:
+                self._take(fd)
+        if ended:
+            self._end()
+        else:
+            self._look_after()
+        return bool(ready)
+
+    @property
+    def _kill_at_s(self) -> float:
+        return (self._term_at_s or 0.0) + self._limits.grace_s
+
+    def _look_after(self) -> None:
+        now_s = time.monotonic()
+        if self._n_output_bytes > self._limits.output_bytes:
+            self._hit(Limit.OUTPUT)
+        elif self._term_at_s is not None:
+            if now_s >= self._kill_at_s:
+                self._forced = True
+                self._end()
+        elif now_s >= self._deadline_s:
+            self._limit = Limit.WALL
+            self._term_at_s = now_s
+            self._ask_to_end()
+        elif now_s >= self._look_at_s:
+            limit = None if self._watch is None else self._watch.look()
+            if limit is not None:
+                self._hit(limit)
+            self._look_at_s = now_s + (0.02 if self._watch is None else self._watch.pause_s)
+
+    def _hit(self, limit: Limit) -> None:
+        self._limit = limit
+        self._end()
+
+    def _ask_to_end(self) -> None:
+        """TERM to what the sandbox's first process has started: the supervisor, or the command itself.
+
+        Bubblewrap's own processes would not pass it on.
+        """
+        for outer in () if self._outer is None else children_of(self._outer):
+            pid = worker_pid(outer)
+            if pid is None:
+                continue
+            try:
+                fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            try:
+                if outer_pid(fd) == outer:
+                    signal.pidfd_send_signal(fd, signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+            finally:
+                os.close(fd)
+
+    def _listen(self) -> None:
+        """Read Bubblewrap's reports: JSON objects, one after the other."""
+        try:
+            data = os.read(self._status_fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._poll.unregister(self._status_fd)
+            return
+        *lines, self._said = (self._said + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line) if line.strip() else {}
+            if "child-pid" in said:
+                self._meet(said["child-pid"])
+            if "exit-code" in said:
+                self._report.exit_code = said["exit-code"]
+
+    def _meet(self, inner_pid: int) -> None:
+        """Hold on to the sandbox's first process, by a descriptor that cannot come to mean another one."""
+        self._report.inner_pid = inner_pid
+        try:
+            self._inner_fd = os.pidfd_open(inner_pid)
+        except ProcessLookupError:
+            return
+        self._outer = outer_pid(self._inner_fd)
+        if self._outer is not None:
+            self._inside = Inside(self._outer)
+            self._watch = Watch(self._limits, self._inside, group=self._group, space=self._space)
+
+    def _feed(self, fd: int) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(fd, self._unsent) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            pass  # it closed its input: what it did not read is its own affair
+        self._poll.unregister(fd)
+        self._running.close_stdin()
+
+    def _take(self, fd: int) -> bool:
+        """Read once from an output stream; return whether there may be more."""
+        try:
+            data = os.read(fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            data = b""  # of a socket whose other end was closed with input unread
+        if not data:
+            self._poll.unregister(fd)
+            del self._streams[fd]
+            return False
+        room = max(self._limits.output_bytes - self._n_output_bytes, 0)
+        self._n_output_bytes += len(data)
+        kept = data[:room]
+        self._streams[fd].take(data)
+        if kept and self._sink is not None and fd == self._running.stdout_fd:
+            self._sink.write(kept)
+        return True
+
+    def _end(self) -> None:
+        """Kill what is left, wait until the kernel has ended it, take the last output, and say how it was."""
+        if self._report.inner_pid is None or self._report.exit_code is None:
+            self._await_report()
+        if self._limit in {None, Limit.WALL} and self._watch is not None and not self._stopped:
+            self._limit = self._watch.look_outside() or self._limit
+        self._kill_inner()
+        self._running.wait(_REAP_WAIT_S)  # the outer process reaps the inner one and ends; killed first it would not
+        self._running.kill()
+        if self._report.inner_pid is not None:
+            _reap(self._report.inner_pid)
+        self._await_report()
+        for fd in tuple(self._streams):
+            while self._n_output_bytes <= self._limits.output_bytes and self._take(fd):
+                pass
+        ended_ns = time.perf_counter_ns()
+        if self._n_output_bytes > self._limits.output_bytes and self._limit is None:
+            self._limit = Limit.OUTPUT
+        peak = None if self._watch is None else self._watch.peak_bytes
+        if self._group is not None:
+            peak = self._group.peak_bytes()
+        self._result = SandboxResult(
+            state=self._state(),
+            returncode=self._report.exit_code if self._limit in {None, Limit.WALL} and not self._forced else None,
+            limit=self._limit,
+            elapsed_ms=(ended_ns - self._started_ns) / 1e6,
+            cpu_s=None if self._watch is None else self._watch.cpu_s,
+            peak_memory_bytes=peak,
+            stdout=self._stdout.capture(),
+            stderr=self._stderr.capture(),
+            enforced=self._enforcement.mechanisms,
+            detail=self._detail(),
+        )
+
+    def _await_report(self) -> None:
+        """Take what Bubblewrap has written by now."""
+        before = -1
+        while before != len(self._said) and self._poll_status():
+            before = -1
+            self._listen()
+
+    def _poll_status(self) -> bool:
+        poll = select.poll()
+        poll.register(self._status_fd, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poll.poll(0))
+
+    def _kill_inner(self) -> None:
+        if self._inner_fd < 0:
+            return
+        try:
+            signal.pidfd_send_signal(self._inner_fd, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        poll = select.poll()
+        poll.register(self._inner_fd, select.POLLIN)
+        if not poll.poll(KILL_WAIT_S * 1000):
+            raise HostError(f"a sandbox is alive {KILL_WAIT_S:g} s after KILL; look for a dead disk or mount")
+
+    def _state(self) -> SandboxState:
+        if self._stopped:
+            return SandboxState.STOPPED
+        if self._limit is Limit.WALL:
+            return SandboxState.FORCED_KILL if self._forced else SandboxState.TIMEOUT
+        if self._limit is not None:
+            return SandboxState.LIMIT
+        if self._report.exit_code is not None:
+            return SandboxState.EXITED
+        started = self._inside is not None and self._inside.is_ready()
+        return SandboxState.BROKEN if started or self._watch_saw_it() else SandboxState.START_FAILURE
+
+    def _watch_saw_it(self) -> bool:
+        return self._watch is not None and self._watch.cpu_s is not None
+
+    def _detail(self) -> str:
+        if self._limit is Limit.WALL:
+            return f"reached its limit of {self._limits.wall_s:g} s" + (
+                f"; ignored TERM for {self._limits.grace_s:g} s" if self._forced else ""
+            )
+        if self._state() is SandboxState.START_FAILURE:
+            return self._stderr.capture().tail.decode(errors="replace").strip().partition("\n")[0]
+        return ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._result is None:
+                self._kill_inner()
+                self._running.kill()
+        finally:
+            self._running.close()
+            if self._inner_fd >= 0:
+                os.close(self._inner_fd)
+            if self._inside is not None:
+                self._inside.close()
+            self._held.close()
+
+
+def _reap(pid: int) -> None:
+    """Reap the inner process if it has become ours: it does when Bubblewrap's outer one was killed first."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
