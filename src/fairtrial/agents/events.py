@@ -8,8 +8,8 @@ from fairtrial.store.strict_json import JsonObject, MalformedJsonError, parse_ob
 
 __all__ = [
     "Events",
-    "count_of",
     "cost_of",
+    "count_of",
     "member_of",
     "objects_of",
     "shortened",
