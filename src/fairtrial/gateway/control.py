@@ -18,13 +18,13 @@ from typing import Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.errors import UsageError
+from fairtrial.gateway.policy import BudgetKind, Limits, UnnamedModel
 from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import Fault
 
 __all__ = [
     "MAX_LINE_BYTES",
-    "Budget",
-    "ModelPolicy",
+    "Message",
     "ProviderState",
     "ProviderStatus",
     "Spend",
@@ -36,17 +36,11 @@ __all__ = [
     "TrialOpened",
     "TrialOpening",
     "parse_message",
+    "render_error",
     "render_message",
 ]
 
 MAX_LINE_BYTES: Final = 1 << 20
-
-
-class ModelPolicy(StrEnum):
-    """What becomes of a request for a model that the arm does not name."""
-
-    REFUSE = "refuse"
-    RECORD = "record"
 
 
 class ProviderState(StrEnum):
@@ -58,25 +52,8 @@ class ProviderState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What a trial may spend; None = no limit. Checked before each request goes out.
-
-    Attributes:
-        tokens: Tokens of all four buckets together.
-        cost_usd: List price in US dollars; a trial with an unpriced request is beyond it: unknown is not free.
-        requests: Requests that were passed on, failed ones included.
-        seconds: Seconds since the trial was opened, waiting for the provider left out.
-    """
-
-    tokens: int | None = None
-    cost_usd: float | None = None
-    requests: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOpening:
-    """Open one trial. Exactly one of `upstream`, `script` and `replay` says who answers.
+    """Open one trial. Either `upstream` or `script` says who answers.
 
     Attributes:
         trial: What the trial is called in the wire log; never seen inside the sandbox.
@@ -85,10 +62,9 @@ class TrialOpening:
         dialects: Dialects that may be spoken, by name; see `dialect.Dialect`.
         upstream: Name of an upstream of the gateway's settings.
         script: Absolute path of a scripted model's YAML file.
-        replay: Absolute path of a recording to be played back.
-        record: Absolute path of the recording to be made, or None; redacted.
-        model_policy: What becomes of a request for another model.
-        budget: What the trial may spend.
+        record: Absolute path of the script to be made of what the models answer, redacted; None for none.
+        unnamed_model: What becomes of a request for another model.
+        limits: What the trial may spend, checked before each request goes out; waiting for the provider is no spending.
         grants: Hosted tools and the like that the arm allows by name; see `egress`.
         include_usage: Add `stream_options.include_usage` to a Chat Completions request that lacks it: the one change to
             a body that is ever made, and recorded.
@@ -103,10 +79,9 @@ class TrialOpening:
     dialects: tuple[str, ...]
     upstream: str | None = None
     script: str | None = None
-    replay: str | None = None
     record: str | None = None
-    model_policy: ModelPolicy = ModelPolicy.REFUSE
-    budget: Budget = field(default_factory=Budget)
+    unnamed_model: UnnamedModel = UnnamedModel.REFUSE
+    limits: Limits = field(default_factory=Limits)
     grants: tuple[str, ...] = ()
     include_usage: bool = False
     markers: tuple[str, ...] = ()
@@ -194,7 +169,7 @@ class TrialClosed:
         ledger_sha256: Digest of the wire log's bytes.
         egress_refused: Each thing that a body asked for and was refused, in order ("web_search", "url", …).
         waited_ms: Milliseconds in which a request was held back for the provider's sake, overlaps counted once.
-        budget_exhausted: The budget that refused a request ("tokens", "cost_usd", …), or None.
+        budget_exhausted: The budget that refused a request, or None.
         provider_fault: How the last request of the main loop ended, when that was the provider's doing, else None.
         markers_seen: Which of the markers stood in a request.
         faults_as_planned: Every planned fault fired as planned; true of an empty plan.
@@ -206,7 +181,7 @@ class TrialClosed:
     ledger_sha256: str
     egress_refused: tuple[str, ...]
     waited_ms: float
-    budget_exhausted: str | None
+    budget_exhausted: BudgetKind | None
     provider_fault: str | None
     markers_seen: tuple[str, ...]
     faults_as_planned: bool
@@ -273,6 +248,11 @@ def _adapter(name: str) -> TypeAdapter[Message]:
 def render_message(message: Message) -> bytes:
     """Return a message as one line with its newline."""
     return json.dumps({"kind": _NAMES[type(message)]} | asdict(message), separators=(",", ":")).encode() + b"\n"
+
+
+def render_error(text: str) -> bytes:
+    """Return the answer to a wrong request."""
+    return json.dumps({"error": text}).encode() + b"\n"
 
 
 def parse_message(line: bytes) -> Message:

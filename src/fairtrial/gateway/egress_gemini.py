@@ -10,8 +10,10 @@ from fairtrial.gateway.fields import as_object
 __all__ = ["check_gemini"]
 
 _KEYS: Final = frozenset(
-    ("contents", "tools", "toolConfig", "safetySettings", "systemInstruction", "generationConfig", "labels", "model")
-    + ("serviceTier", "store")
+    (
+        *("contents", "tools", "toolConfig", "safetySettings", "systemInstruction", "generationConfig", "labels"),
+        *("model", "serviceTier", "store"),
+    )
 )
 _REFUSED_KEYS: Final = {"cachedContent": Grant.STORED_ID}
 _CLIENT_TOOLS: Final = frozenset(("functionDeclarations", "computerUse"))
@@ -29,8 +31,10 @@ _HOSTED_TOOLS: Final = {
     "mcpServers": Grant.MCP,
 }
 _HARMLESS_PARTS: Final = frozenset(
-    ("text", "inlineData", "functionCall", "thought", "thoughtSignature", "videoMetadata", "mediaResolution")
-    + ("partMetadata",)
+    (
+        *("text", "inlineData", "functionCall", "thought", "thoughtSignature", "videoMetadata", "mediaResolution"),
+        "partMetadata",
+    )
 )
 _REFUSED_PARTS: Final = {
     "fileData": Grant.REMOTE_URL,

@@ -9,6 +9,7 @@ from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Rendered, R
 from fairtrial.gateway.egress import BadRequestError, check_request, read_body, refusal_text, require_plain_head
 from fairtrial.gateway.ledger import Ending, SeenCall, SeenResult
 from fairtrial.gateway.pace import Heard
+from fairtrial.gateway.policy import ModelDecision, compare_models, decide_model
 from fairtrial.gateway.sink import CutError, Sink
 from fairtrial.gateway.source import Answer, Decoder, Outgoing
 from fairtrial.gateway.spool import IN_MEMORY_BYTES, MAX_BODY_BYTES, Spool, TooLargeError
@@ -185,8 +186,13 @@ class Exchange:
         if changed is not None:
             self.row.usage_was_asked_for = True
             spool.replace(changed)
+        rule = rule or self._plan_of_script(call, dialect)
         cut_bytes = None
         match None if rule is None else rule.fault.kind:
+            case FaultKind.RST_CONNECT:
+                self._break_by_plan("reset before it went on")
+                self._incoming.reset()
+                return
             case FaultKind.DROP_BEFORE_FORWARD:
                 self._break_by_plan("dropped before it went on")
                 self._incoming.break_off()
@@ -199,6 +205,16 @@ class Exchange:
                 pass
         outgoing = Outgoing(dialect=dialect, call=call, headers=self._headers, body=spool, cut_bytes=cut_bytes)
         await self._incoming.while_present(self._pass_on(outgoing, rule))
+
+    def _plan_of_script(self, call: Call, dialect: Dialect) -> PlannedFault | None:
+        """The fault that a script has planned for this request."""
+        fault = self._trial.source.plan_fault(call, dialect)
+        if fault is None:
+            return None
+        rule = PlannedFault(fault=fault, n_matched=1)
+        self.row.fault = fault.kind.value
+        self._sink = Sink(self._incoming, rule)
+        return rule
 
     def _judge(self, dialect: Dialect, route: Route, spool: Spool) -> tuple[Call, bytes | None]:
         """Read the body and decide whether it may go on; return what it asks and, if it is changed, the new body.
@@ -219,18 +235,19 @@ class Exchange:
             SeenResult(call_id=each.call_id, name=each.name, is_error=each.is_error, n_characters=len(each.text))
             for each in call.new_results
         )
-        row.n_tools = len(call.tools)
+        row.n_tools, row.n_turns = len(call.tools), len(call.turns)
         row.attempt = trial.attempt_of(call.digest)
         refusals = check_request(dialect, route, body, grants=trial.opening.grants)
         if refusals:
             refused = tuple(f"{each.grant} {each.path}" for each in refusals)
             raise _Refused("egress", 400, ErrorKind.BAD_REQUEST, refusal_text(refusals), refused=refused)
-        row.model_allowed = call.requested_model in trial.opening.models
-        if not row.model_allowed and trial.refuses_other_models:
+        decision = decide_model(call.requested_model, trial.opening.models, trial.opening.unnamed_model)
+        row.model_allowed = decision is ModelDecision.PASS
+        if decision is ModelDecision.REFUSE:
             models = ", ".join(trial.opening.models)
             raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
         changed = dialect.with_usage_reported(body) if trial.opening.include_usage else None
-        if not trial.source.reads_conversation:
+        if not trial.source.reads_conversation and trial.opening.record is None:
             call = replace(call, system="", turns=())
         return call, None if changed is None else trial.render_body(changed)
 
@@ -249,8 +266,8 @@ class Exchange:
                     "budget",
                     400,
                     ErrorKind.BAD_REQUEST,
-                    f"budget exhausted: {exhausted}; the session is over",
-                    refused=(exhausted,),
+                    f"budget exhausted: {exhausted.message}; the session is over",
+                    refused=(exhausted.kind.value,),
                 )
             if rule is not None and rule.fault.kind is FaultKind.STATUS:
                 told = await self._answer_as_planned(outgoing.dialect, rule)
@@ -276,12 +293,15 @@ class Exchange:
         trial.begin(row)
         sent_s = loop_s()
         row.ending = Ending.STOPPED
+        retry_after = ""
         try:
             async with trial.source.ask(outgoing) as answer:
                 row.status, row.reused_connection = answer.status, answer.reused_connection
                 row.first_byte_ms = self._since_ms(sent_s)
+                retry_after = answer.header("retry-after")
                 if answer.status >= 400:
                     await self._relay_error(answer)
+                    trial.record(outgoing.call, answer.status, ReplyReading(usage=None))
                 else:
                     await self._relay(outgoing, answer)
         except CutError:
@@ -290,9 +310,7 @@ class Exchange:
             return await self._report_broken(outgoing, str(error))
         finally:
             row.provider_ms = self._since_ms(sent_s)
-        if row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
-            self._break_by_plan("the reply was kept back")
-        return _heard_of(row.status or 0, answer.header("retry-after"))
+        return _heard_of(row.status or 0, retry_after)
 
     async def _report_broken(self, outgoing: Outgoing, detail: str) -> _Heard:
         row = self.row
@@ -327,31 +345,28 @@ class Exchange:
         """Pass a reply on as it comes, and read along."""
         meter = outgoing.dialect.meter(answer.header("content-type"))
         decoder = Decoder(answer.header("content-encoding"))
-        recorder = self._trial.start_recording(self.row, answer)
         ended = False
         try:
             await self._sink.begin(answer.status, answer.fields, n_bytes=answer.n_bytes)
             async for data in answer.pieces:
-                content = decoder.decode(data)
-                meter.feed(content)
-                if recorder is not None:
-                    recorder.add(content)
+                meter.feed(decoder.decode(data))
                 await self._sink.send(data)
             ended = True
         finally:
-            self._note(meter.finish(body_ended=ended), decoder, outgoing)
-            if recorder is not None:
-                recorder.close(ended=ended)
+            reading = meter.finish(body_ended=ended)
+            self._note(reading, decoder, outgoing.call.route.ask, ended=ended)
+            self._trial.record(outgoing.call, answer.status, reading)
         await self._sink.end()
+        if self.row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
+            self._break_by_plan("the reply was kept back")
 
-    def _note(self, reading: ReplyReading, decoder: Decoder, outgoing: Outgoing) -> None:
-        """Write down what the meter saw."""
+    def _note(self, reading: ReplyReading, decoder: Decoder, ask: Ask, *, ended: bool) -> None:
+        """Write down what the meter saw; who ended a reply that did not end by itself is known further up."""
         row = self.row
-        is_call = outgoing.call.route.ask is Ask.GENERATE
+        is_call = ask is Ask.GENERATE
         row.usage = reading.usage if is_call else None
         row.served_model, row.reply_id, row.stop_reason = reading.served_model, reading.reply_id, reading.stop_reason
-        if row.served_model is not None and row.requested_model is not None:
-            row.model_as_requested = row.served_model == row.requested_model
+        row.served_as = compare_models(row.requested_model, row.served_model)
         row.tool_calls = tuple(
             SeenCall(
                 id=each.id,
@@ -363,15 +378,14 @@ class Exchange:
         )
         if reading.error is not None:
             row.ending, row.error_kind, row.detail = Ending.ERROR_EVENT, reading.error.kind, reading.error.message
-        elif reading.is_complete or not is_call:
+        elif ended and (reading.is_complete or not is_call):
             row.ending = Ending.ANSWERED
-        else:
+        elif ended:
             row.ending = Ending.BROKEN
             row.detail = decoder.problem or reading.problem or "the reply broke off before its end"
         if is_call and (row.usage is None or row.usage.is_lower_bound):
             problem = decoder.problem or reading.problem
             row.usage_problem = problem or ("the reply did not say" if row.usage is None else "the reply broke off")
-        self._trial.price(row)
 
 
 def _kind_of(status: int) -> ErrorKind:
@@ -404,5 +418,3 @@ def _heard_of(status: int, retry_after: str) -> _Heard:
     if status >= 500:
         return _Heard(what=Heard.FAILED, reason=f"status {status}", retry_after_s=retry_after_s)
     return _Heard(what=Heard.SUCCESS if 200 <= status < 300 else Heard.NOTHING)
-
-

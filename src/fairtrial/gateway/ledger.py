@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.dialect import JsonObject
+from fairtrial.gateway.policy import ServedModel
 from fairtrial.model.usage import TokenUsage
 from fairtrial.store.redact import Redactor
 from fairtrial.store.strict_json import MalformedJsonError, encode_object, parse_object
@@ -92,7 +93,7 @@ class WireRow:
         refused: What was refused: "grant path" of each thing for "egress", the budget's name for "budget"; else empty.
         requested_model: The model it names; None when it names none.
         served_model: The model that answered, as the reply says; None when it does not.
-        model_as_requested: Whether they are the same; None when either is unknown.
+        served_as: How they compare, see `policy.ServedModel`.
         model_allowed: Whether the arm names the requested model; None when it is unknown.
         stream: A stream was asked for; None when unknown.
         status: The status of the provider, the script or the recording; None when there was none.
@@ -112,12 +113,14 @@ class WireRow:
         usage_problem: Why `usage` is None or a lower bound; else None.
         cost_usd: List price; None when unknown.
         cost_without_cache_usd: The same had all input been uncached.
-        price: Where the price comes from, with version and date; None without.
+        cost_problem: Why a cost is None; None when both are known.
+        price_table: The table of prices, with version and date; None where nothing was to be priced.
         reply_id: The provider's id of the reply.
         stop_reason: The provider's word.
         tool_calls: Calls in the reply.
         tool_results: Results that the request brought.
         markers: Which of the trial's markers stand in the request.
+        n_turns: Turns of the conversation that the request brings.
         n_tools: Tools offered.
         usage_was_asked_for: The gateway added `stream_options.include_usage`.
         reused_connection: It went out on a connection that had served before; None when it did not go out.
@@ -140,7 +143,7 @@ class WireRow:
     refused: tuple[str, ...] = ()
     requested_model: str | None = None
     served_model: str | None = None
-    model_as_requested: bool | None = None
+    served_as: ServedModel = ServedModel.UNKNOWN
     model_allowed: bool | None = None
     stream: bool | None = None
     status: int | None = None
@@ -160,12 +163,14 @@ class WireRow:
     usage_problem: str | None = None
     cost_usd: float | None = None
     cost_without_cache_usd: float | None = None
-    price: str | None = None
+    cost_problem: str | None = None
+    price_table: str | None = None
     reply_id: str | None = None
     stop_reason: str | None = None
     tool_calls: tuple[SeenCall, ...] = ()
     tool_results: tuple[SeenResult, ...] = ()
     markers: tuple[str, ...] = ()
+    n_turns: int = 0
     n_tools: int = 0
     usage_was_asked_for: bool = False
     reused_connection: bool | None = None

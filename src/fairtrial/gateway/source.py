@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from fairtrial.gateway.dialect import Call, Dialect
 from fairtrial.gateway.egress import upstream_headers
 from fairtrial.gateway.spool import Spool
+from fairtrial.wire.faults import Fault
 from fairtrial.wire.http1 import Fields
 from fairtrial.wire.upstream import Reply, Upstream
 
@@ -82,6 +83,10 @@ class Source(Protocol):
         """It must be shown the text of the conversation."""
         ...
 
+    def plan_fault(self, call: Call, dialect: Dialect) -> Fault | None:
+        """What shall go wrong with this request; asked once for each."""
+        ...
+
     def ask(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Answer]:
         """Send a request and give the reply once its head is here; leaving early breaks the reply off.
 
@@ -108,6 +113,10 @@ class Provider:
     def reads_conversation(self) -> bool:
         """The body goes out as it came."""
         return False
+
+    def plan_fault(self, call: Call, dialect: Dialect) -> Fault | None:  # noqa: ARG002 - the Protocol's
+        """Nothing: a provider fails by itself."""
+        return None
 
     @asynccontextmanager
     async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from fairtrial.gateway.control import Spend, Totals
 from fairtrial.gateway.ledger import Ending, WireRow
+from fairtrial.gateway.policy import ServedModel
 from fairtrial.model.usage import NOTHING_USED, at_least, sum_usage
 
 __all__ = ["MAIN", "SUBAGENT", "provider_fault", "spend_of", "total_rows"]
@@ -89,7 +90,7 @@ def _by(rows: Sequence[WireRow], names: Sequence[str]) -> dict[str, Spend]:
 
 def _other_models(rows: Iterable[WireRow]) -> tuple[str, ...]:
     names = {row.requested_model for row in rows if row.model_allowed is False}
-    names |= {row.served_model for row in rows if row.model_as_requested is False}
+    names |= {row.served_model for row in rows if row.served_as is ServedModel.OTHER}
     return tuple(sorted(name for name in names if name is not None))
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
-__all__ = ["Bell", "Slots", "loop_s", "run_until_done", "sleep_s", "start_task", "watch_fd"]
+__all__ = ["Bell", "Slots", "loop_s", "report_errors_to", "run_until_done", "sleep_s", "start_task", "watch_fd"]
 
 T = TypeVar("T")
 
@@ -32,6 +32,15 @@ def start_task(work: Coroutine[None, None, T]) -> asyncio.Task[T]:
 def watch_fd(fd: int, on_readable: Callable[[], None]) -> None:
     """Call back whenever a descriptor is readable."""
     asyncio.get_running_loop().add_reader(fd, on_readable)
+
+
+def report_errors_to(note: Callable[[str], None]) -> None:
+    """Have what nobody caught noted instead of logged."""
+
+    def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        note(f"{context.get('message')}: {context.get('exception')!r}")
+
+    asyncio.get_running_loop().set_exception_handler(handle)
 
 
 class Bell:
