@@ -31,7 +31,9 @@ def living_of(slot: Slot) -> list[str]:
     return found
 
 
-def test_a_survivor_in_a_session_of_its_own_dies_and_never_writes(inside: RunInside, workspace: Path, slot: Slot) -> None:
+def test_a_survivor_in_a_session_of_its_own_dies_and_never_writes(
+    inside: RunInside, workspace: Path, slot: Slot
+) -> None:
     result = inside("setsid sh -c 'sleep 1; echo late > late' & setsid sleep 999 & echo done")
     assert (result.state, result.stdout.head) == (SandboxState.EXITED, b"done\n")
     assert result.elapsed_ms < 900
@@ -139,7 +141,9 @@ def test_all_output_up_to_the_limit_arrives(inside: RunInside, capture: Capture)
 
 def test_ten_gigabytes_of_output_cost_no_memory(inside: RunInside) -> None:
     before = peak_kib()
-    result = inside("head -c 400000000 /dev/zero; head -c 10000000000 /dev/zero", limits=Limits(wall_s=60, output_bytes=400_000_000))
+    result = inside(
+        "head -c 400000000 /dev/zero; head -c 10000000000 /dev/zero", limits=Limits(wall_s=60, output_bytes=400_000_000)
+    )
     assert result.limit is Limit.OUTPUT
     assert peak_kib() - before < 32 * 1024
 

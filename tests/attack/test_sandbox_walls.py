@@ -44,7 +44,9 @@ def test_outside_no_process_of_it_has_our_uid_when_we_are_root(inside: RunInside
 
 def test_nothing_under_proc_sys_can_be_written(inside: RunInside) -> None:
     # Opening for writing is the test: a value written could also be refused for its own sake.
-    text = said(inside('find /proc/sys -type f | while read f; do { : >>"$f"; } 2>/dev/null && echo "$f"; done; echo end'))
+    text = said(
+        inside('find /proc/sys -type f | while read f; do { : >>"$f"; } 2>/dev/null && echo "$f"; done; echo end')
+    )
     assert text == "end\n"
 
 
@@ -63,18 +65,34 @@ def test_nothing_can_be_mounted_or_unmounted(inside: RunInside) -> None:
 
 
 def test_the_root_the_devices_and_the_system_cannot_be_written(inside: RunInside) -> None:
-    script = "for d in / /etc /dev /usr /usr/bin /usr/local/bin /home /proc /proc/sys; do touch $d/x 2>/dev/null && echo $d; done; echo end"
+    places = "/ /etc /dev /usr /usr/bin /usr/local/bin /home /proc /proc/sys"
+    script = f"for d in {places}; do touch $d/x 2>/dev/null && echo $d; done; echo end"
     assert said(inside(script)) == "end\n"
 
 
 def test_no_file_of_the_host_is_there_but_the_system_and_what_was_named(inside: RunInside, public_path: Path) -> None:
     (public_path / "secret").write_text("s")
     (public_path / "secret").chmod(0o644)
-    script = f"ls -A /; for p in /root /var /opt /sys /boot /srv /mnt {public_path} /etc/shadow /etc/hostname; do test -e $p && echo there $p; done; ls -A /etc"
+    places = f"/root /var /opt /sys /boot /srv /mnt {public_path} /etc/shadow /etc/hostname"
+    script = f"ls -A /; for p in {places}; do test -e $p && echo there $p; done; ls -A /etc"
     text = said(inside(script))
     assert "there" not in text
     top, _, etc = text.partition("workspace\n")
-    assert set(top.split()) <= {"bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp", "usr"}
+    assert set(top.split()) <= {
+        "bin",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "proc",
+        "run",
+        "sbin",
+        "tmp",
+        "usr",
+    }
     assert set(etc.split()) <= {"alternatives", "group", "hosts", "ld.so.cache", "nsswitch.conf", "passwd", "ssl"}
 
 
@@ -89,7 +107,9 @@ def test_the_environment_of_the_first_process_is_empty_and_its_argv_tells_nothin
     inside: RunInside, monkeypatch: pytest.MonkeyPatch, workspace: Path
 ) -> None:
     monkeypatch.setenv("PLANTED_SECRET", "sk-planted")
-    result = inside("cat /proc/1/environ; echo; tr '\\0' '\\n' </proc/1/cmdline; echo; cat /proc/*/cmdline /proc/*/environ")
+    result = inside(
+        "cat /proc/1/environ; echo; tr '\\0' '\\n' </proc/1/cmdline; echo; cat /proc/*/cmdline /proc/*/environ"
+    )
     first, _, rest = said(result).partition("\n")
     assert first == ""
     assert "sk-planted" not in rest
@@ -119,9 +139,11 @@ def test_a_passed_descriptor_arrives_as_number_three(inside: RunInside) -> None:
 def test_no_name_no_address_and_no_port_of_the_host_is_reached(inside: RunInside) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
+    hosts = [("example.org", 80), ("1.1.1.1", 53), ("169.254.169.254", 80)]
+    places = [*hosts, ("127.0.0.1", port), ("::1", port)]
     script = (
         "import socket\n"
-        f"for where in (('example.org', 80), ('1.1.1.1', 53), ('169.254.169.254', 80), ('127.0.0.1', {port}), ('::1', {port})):\n"
+        f"for where in {places}:\n"
         "    try:\n"
         "        socket.create_connection(where, timeout=5)\n"
         "    except OSError:\n"
@@ -172,14 +194,17 @@ def test_what_is_bound_read_only_cannot_be_written_by_any_path(inside: RunInside
     (shared / "f").write_text("kept")
     for path in (shared, shared / "f"):
         slot.give(path)
-    script = "echo x >/opt/f; echo x >/proc/self/root/opt/f; chmod 777 /opt/f; rm -f /opt/f; ln /opt/f /workspace/l && echo x >/workspace/l; cat /opt/f"
+    script = (
+        "echo x >/opt/f; echo x >/proc/self/root/opt/f; chmod 777 /opt/f; rm -f /opt/f;"
+        " ln /opt/f /workspace/l && echo x >/workspace/l; cat /opt/f"
+    )
     assert said(inside(script, binds=(Bind(source=shared, target="/opt"),))) == "kept"
     assert (shared / "f").read_text() == "kept"
 
 
 def test_a_generated_file_keeps_its_bytes_and_a_mask_stays_empty(inside: RunInside) -> None:
     result = inside(
-        "echo x >/run/prompt; cat /run/prompt; touch /home/agent/.skills/x; ls -A /home/agent/.skills; touch /home/agent/ok",
+        "echo x >/run/prompt; cat /run/prompt; cd /home/agent && touch .skills/x; ls -A .skills; touch ok",
         files=(File(target="/run/prompt", content=b"do it\n"),),
         tmpfs=(
             Tmpfs(target="/run", size_bytes=1 << 20),

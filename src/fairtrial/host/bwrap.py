@@ -20,7 +20,8 @@ _SYSTEM_ETC: Final = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/certs",
 _NETWORK_ETC: Final = ("/etc/resolv.conf",)
 _DIRECTORIES: Final = ("/etc", "/etc/ssl", "/home")
 """Made with these permissions; parents that Bubblewrap makes by itself are closed to others."""
-_STICKY: Final = frozenset({"/tmp", "/dev/shm"})  # noqa: S108 - inside
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - inside
+_STICKY: Final = frozenset({"/tmp", _SHARED_MEMORY})  # noqa: S108 - inside
 _OWN_PLACES: Final = ("/proc", "/usr", "/dev")
 
 
@@ -39,7 +40,8 @@ def check_spec(spec: SandboxSpec) -> None:
         if not path.is_absolute() or ".." in path.parts or str(path) != target or "\0" in target:
             raise UsageError(f"sandbox: {target!r} is not a plain absolute path; name one without '.', '..' and '//'")
     for target in _targets(spec):
-        if target == "/" or (target != "/dev/shm" and any(PurePosixPath(target).is_relative_to(own) for own in _OWN_PLACES)):  # noqa: S108 - inside
+        taken = any(PurePosixPath(target).is_relative_to(own) for own in _OWN_PLACES) and target != _SHARED_MEMORY
+        if taken or target == "/":
             raise UsageError(f"sandbox: {target} is made by the sandbox itself; mount elsewhere")
 
 
@@ -61,7 +63,12 @@ def etc_files(spec: SandboxSpec) -> tuple[File, ...]:
 
 
 def options(
-    spec: SandboxSpec, *, sources: Sequence[str], file_fds: Mapping[str, int], status_fd: int, root_links: Mapping[str, str]
+    spec: SandboxSpec,
+    *,
+    sources: Sequence[str],
+    file_fds: Mapping[str, int],
+    status_fd: int,
+    root_links: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Render Bubblewrap's options.
 
@@ -75,7 +82,16 @@ def options(
     words: list[str] = [*_NAMESPACES, "--disable-userns", "--cap-drop", "ALL", "--new-session", "--die-with-parent"]
     if spec.network is Network.NONE:
         words.append("--unshare-net")
-    words += ["--uid", str(spec.uid), "--gid", str(spec.gid), "--hostname", HOSTNAME, "--json-status-fd", str(status_fd)]
+    words += [
+        "--uid",
+        str(spec.uid),
+        "--gid",
+        str(spec.gid),
+        "--hostname",
+        HOSTNAME,
+        "--json-status-fd",
+        str(status_fd),
+    ]
     words += ["--ro-bind", "/usr", "/usr"]
     for name, target in root_links.items():
         words += ["--symlink", target, name] if target else ["--ro-bind", name, name]

@@ -17,16 +17,24 @@ __all__ = ["MemoryGroup", "MemoryGroups", "find_memory_groups"]
 class _Files:
     """Names of the files of one version."""
 
+    join: str
     limit: str
     swap: tuple[str, str] | None
     peak: str
     events: str
 
 
+# A lone thread that moves itself through `tasks` waits for nobody: 0.3 ms measured, against 7 through `cgroup.procs`.
 _V1: Final = _Files(
-    limit="memory.limit_in_bytes", swap=None, peak="memory.max_usage_in_bytes", events="memory.oom_control"
+    join="tasks",
+    limit="memory.limit_in_bytes",
+    swap=None,
+    peak="memory.max_usage_in_bytes",
+    events="memory.oom_control",
 )
-_V2: Final = _Files(limit="memory.max", swap=("memory.swap.max", "0"), peak="memory.peak", events="memory.events")
+_V2: Final = _Files(
+    join="cgroup.procs", limit="memory.max", swap=("memory.swap.max", "0"), peak="memory.peak", events="memory.events"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +76,13 @@ class MemoryGroup:
     """One group and what it measured.
 
     Attributes:
-        path: Its directory; a process joins by writing 0 to `cgroup.procs`.
+        path: Its directory.
+        join: The file that a process of one thread writes 0 to in order to join.
     """
 
     def __init__(self, path: Path, files: _Files) -> None:
         self.path = path
+        self.join = path / files.join
         self._files = files
 
     def n_killed(self) -> int:
@@ -105,7 +115,9 @@ class MemoryGroup:
         raise HostError(f"memory cgroup {self.path}: still in use {KILL_WAIT_S:g} s after its end; remove it by hand")
 
 
-def find_memory_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> MemoryGroups | None:
+def find_memory_groups(
+    root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> MemoryGroups | None:
     """Find where memory groups can be made, by making one; None when nowhere."""
     for line in own.read_text().splitlines():
         _, controllers, path = line.split(":", 2)

@@ -103,7 +103,7 @@ class Inside:
             except OSError:
                 continue
             try:
-                most = max(most, len(os.listdir(fd)))
+                most = max(most, len(os.listdir(fd)))  # noqa: PTH208 - likewise
             except OSError:
                 continue
             finally:
@@ -112,7 +112,7 @@ class Inside:
 
     def _pids(self) -> list[str]:
         try:
-            return [name for name in os.listdir(self._fd) if name.isdecimal()]
+            return [name for name in os.listdir(self._fd) if name.isdecimal()]  # noqa: PTH208 - a descriptor has no Path
         except OSError:
             return []  # its namespace is gone
 

@@ -167,8 +167,8 @@ def _root_links() -> Mapping[str, str]:
 
 def _in_group(group: MemoryGroup, argv: Sequence[str]) -> tuple[str, ...]:
     """Join the memory group before anything else, so that the group namespace made later begins there."""
-    script = 'echo 0 >"$1/cgroup.procs" && shift && unset PWD && exec "$@"'  # the shell adds a PWD of its own
-    return ("/bin/sh", "-c", script, "sh", str(group.path), *argv)
+    script = 'echo 0 >"$1" && shift && unset PWD && exec "$@"'  # the shell adds a PWD of its own
+    return ("/bin/sh", "-c", script, "sh", str(group.join), *argv)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -345,11 +345,11 @@ class Sandbox:
             return
         *lines, self._said = (self._said + data).split(b"\n")
         for line in lines:
-            said = json.loads(line) if line.strip() else {}
-            if "child-pid" in said:
-                self._meet(said["child-pid"])
-            if "exit-code" in said:
-                self._report.exit_code = said["exit-code"]
+            said: dict[str, object] = json.loads(line) if line.strip() else {}
+            if isinstance(inner_pid := said.get("child-pid"), int):
+                self._meet(inner_pid)
+            if isinstance(exit_code := said.get("exit-code"), int):
+                self._report.exit_code = exit_code
 
     def _meet(self, inner_pid: int) -> None:
         """Hold on to the sandbox's first process, by a descriptor that cannot come to mean another one."""

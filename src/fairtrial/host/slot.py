@@ -75,7 +75,9 @@ class Slot:
                 raise UsageError(f"{source}: not a real absolute path; name {os.path.realpath(source)}")
         with ExitStack() as stack:
             yield tuple(
-                self._show(source, stack) if self.is_foreign and self.mounts and not source.is_relative_to(self.root) else str(source)
+                self._show(source, stack)
+                if self.is_foreign and self.mounts and not source.is_relative_to(self.root)
+                else str(source)
                 for source in sources
             )
 
@@ -157,7 +159,8 @@ def probe_slot(env: dict[str, str]) -> str | None:
         return None
     said = result.stderr.tail.decode(errors="replace").strip().splitlines()
     cause = said[-1] if said else result.detail or f"ended with {result.returncode}"
-    return f"{cause}; allow unprivileged user namespaces (sysctl user.max_user_namespaces, the container's seccomp profile)"
+    remedy = "allow unprivileged user namespaces (sysctl user.max_user_namespaces, the container's seccomp profile)"
+    return f"{cause}; {remedy}"
 
 
 def open_slot(scratch: Path) -> Slot:
@@ -210,9 +213,11 @@ def _why_no_mounts(directory: Path) -> str:
             for name in ("upper", "work", "merged"):
                 (directory / "space" / name).mkdir()
             lower, space = directory / "lower", directory / "space"
-            mount("overlay", space / "merged", f"lowerdir={lower},upperdir={space}/upper,workdir={space}/work,userxattr")
+            mount(
+                "overlay", space / "merged", f"lowerdir={lower},upperdir={space}/upper,workdir={space}/work,userxattr"
+            )
             stack.callback(detach_mount, space / "merged")
             os.setxattr(space / "upper", "user.overlay.probe", b"y")  # tmpfs has these since kernel 6.6
         except OSError as problem:
-            return problem.strerror
+            return problem.strerror or str(problem)
     return ""

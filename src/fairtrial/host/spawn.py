@@ -90,9 +90,7 @@ class Stdio:
 
     __slots__ = ("_open", "child_fds", "our_fds")
 
-    def __init__(
-        self, *, stdin: Plumbing, stdout: Plumbing, stderr: Plumbing, pass_fds: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, *, stdin: Plumbing, stdout: Plumbing, stderr: Plumbing, pass_fds: Sequence[int] = ()) -> None:
         """Open the streams.
 
         Args:
