@@ -1,7 +1,7 @@
 """mini-swe-agent, without its terminal (`python -m minisweagent`).
 
-Facts it stands on (2.4.6, see docs/reference/agents/mini-swe-agent.md): it speaks Chat Completions through litellm and
-does not stream; its one tool is `bash`; it prints nothing to be read by a program, so its trajectory is printed after it
+Facts it stands on (2.4.6, see docs/reference/agents/mini-swe-agent.md): it speaks Chat Completions by litellm and
+does not stream; its one tool is `bash`; it prints nothing for programs to read, so its trajectory is printed after it
 by the shell that starts it; each assistant message of that holds its reply's usage, and there is no total; a model that
 litellm cannot price costs 0.0.
 """

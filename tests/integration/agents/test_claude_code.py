@@ -10,6 +10,8 @@ from fairtrial.model.agent import Skill, Tool
 pytestmark = pytest.mark.needs("bwrap", "git", "claude")
 
 Drive = Callable[..., Any]
+Usage = Callable[..., dict[str, int]]
+Buckets = Callable[..., tuple[int | None, ...]]
 
 READ = {"tool": "Read", "input": {"file_path": "/workspace/calc.py"}}
 EDIT = {"tool": "Edit", "input": {"file_path": "/workspace/calc.py", "old_string": "a - b", "new_string": "a + b"}}
@@ -24,7 +26,7 @@ def subagent(prompt: str, kind: str = "general-purpose", *, background: bool = F
     return {"tool": "Agent", "input": given}
 
 
-def test_a_whole_edit_is_counted_as_the_script_says(drive: Drive, usage: Any, buckets: Any, fixed: str) -> None:
+def test_a_whole_edit_is_counted_as_the_script_says(drive: Drive, usage: Usage, buckets: Buckets, fixed: str) -> None:
     commit = "git -c user.name=m -c user.email=m@example.invalid commit -qam mended && git log --oneline"
     turns = [
         {
@@ -52,7 +54,7 @@ def test_a_whole_edit_is_counted_as_the_script_says(drive: Drive, usage: Any, bu
     assert len(session.rows[2].tool_results) == 3, "three tools ran side by side"
 
 
-def test_every_kind_of_subagent_is_counted(drive: Drive, usage: Any, buckets: Any) -> None:
+def test_every_kind_of_subagent_is_counted(drive: Drive, usage: Usage, buckets: Buckets) -> None:
     main = [
         {"calls": [subagent("FOREGROUND task")], "usage": usage(1, cache_write=100)},
         {"calls": [subagent("EXPLORE task", "Explore")], "usage": usage(2)},
@@ -88,7 +90,7 @@ def test_every_kind_of_subagent_is_counted(drive: Drive, usage: Any, buckets: An
 
 
 def test_a_stream_that_breaks_is_tried_again_and_its_tokens_are_kept_apart(
-    drive: Drive, usage: Any, buckets: Any
+    drive: Drive, usage: Usage, buckets: Buckets
 ) -> None:
     fault = {"kind": "truncate_reply", "parameter": 600, "times": 1}
     turns = [
@@ -107,7 +109,7 @@ def test_a_stream_that_breaks_is_tried_again_and_its_tokens_are_kept_apart(
     assert buckets(session.report.usage) == tuple(map(sum, zip(session.buckets, broken, strict=True)))
 
 
-def test_a_subagent_that_meets_a_500_is_no_error_of_the_session(drive: Drive, usage: Any, buckets: Any) -> None:
+def test_a_subagent_that_meets_a_500_is_no_error_of_the_session(drive: Drive, usage: Usage) -> None:
     fault = {"kind": "status", "parameter": 500, "times": 0}
     sub = {"name": "sub", "match": {"claimed": "subagent"}, "turns": [{"text": "never", "fault": fault}]}
     main = [{"calls": [subagent("DO it")], "usage": usage(1)}, {"text": "Gave up.", "usage": usage(2)}]
@@ -125,7 +127,7 @@ def buckets_of_turn(turn: dict[str, Any]) -> tuple[int, ...]:
     return tuple(turn["usage"][name] for name in ("uncached_input", "cache_write", "cache_read", "output"))
 
 
-def test_a_provider_that_stays_down_ends_the_session_with_its_status(drive: Drive, usage: Any) -> None:
+def test_a_provider_that_stays_down_ends_the_session_with_its_status(drive: Drive, usage: Usage) -> None:
     fault = {"kind": "status", "parameter": 500, "times": 0}
     turns = [{"calls": [bash("ls")], "usage": usage(1)}, {"text": "never", "fault": fault}]
     session = drive("claude-code", [{"name": "main", "turns": turns}])
@@ -136,7 +138,7 @@ def test_a_provider_that_stays_down_ends_the_session_with_its_status(drive: Driv
     assert session.closed.provider_fault is not None
 
 
-def test_what_is_withheld_is_not_offered_and_what_is_placed_is_found(drive: Drive, usage: Any) -> None:
+def test_what_is_withheld_is_not_offered_and_what_is_placed_is_found(drive: Drive, usage: Usage) -> None:
     skill = Skill(name="placed", files={"SKILL.md": b"---\nname: placed\ndescription: A placed one\n---\nBODY\n"})
     turns = [
         {"calls": [bash("touch made"), {"tool": "Skill", "input": {"skill": "placed"}}], "usage": usage(1)},

@@ -10,6 +10,8 @@ from fairtrial.model.agent import Skill, Tool
 pytestmark = pytest.mark.needs("bwrap", "git")
 
 Drive = Callable[..., Any]
+Usage = Callable[..., dict[str, int]]
+Buckets = Callable[..., tuple[int | None, ...]]
 
 needs_codex = pytest.mark.needs("codex")
 needs_opencode = pytest.mark.needs("opencode", "rg")
@@ -22,7 +24,7 @@ SKILL = Skill(name="placed", files={"SKILL.md": b"---\nname: placed\ndescription
 DOWN = {"kind": "status", "parameter": 500, "times": 0}
 
 
-def call(tool: str, namespace: str | None = None, **given: Any) -> dict[str, Any]:
+def call(tool: str, namespace: str | None = None, **given: object) -> dict[str, Any]:
     return {"tool": tool, "input": given} | ({"namespace": namespace} if namespace else {})
 
 
@@ -34,7 +36,7 @@ def plus(*usages: dict[str, int]) -> tuple[int, ...]:
 
 @needs_codex
 def test_codex_edits_and_its_child_thread_is_counted_though_it_does_not_report_it(
-    drive: Drive, usage: Any, buckets: Any, fixed: str
+    drive: Drive, usage: Usage, buckets: Buckets, fixed: str
 ) -> None:
     main = [
         {
@@ -75,7 +77,7 @@ def test_codex_edits_and_its_child_thread_is_counted_though_it_does_not_report_i
 
 
 @needs_codex
-def test_codex_gives_up_on_a_provider_that_stays_down_and_names_no_status(drive: Drive, usage: Any) -> None:
+def test_codex_gives_up_on_a_provider_that_stays_down_and_names_no_status(drive: Drive, usage: Usage) -> None:
     turns = [{"calls": [call("exec_command", cmd="ls")], "usage": usage(1)}, {"text": "never", "fault": DOWN}]
     session = drive("codex", [{"name": "main", "turns": turns}])
     assert session.result.returncode == 1
@@ -86,7 +88,7 @@ def test_codex_gives_up_on_a_provider_that_stays_down_and_names_no_status(drive:
 
 
 @needs_codex
-def test_codex_is_offered_neither_subagents_nor_skills_that_are_withheld(drive: Drive, usage: Any) -> None:
+def test_codex_is_offered_neither_subagents_nor_skills_that_are_withheld(drive: Drive, usage: Usage) -> None:
     turns = [{"calls": [call("spawn_agent", "multi_agent_v1", message="CHILD")], "usage": usage(1)}, {"text": "Done."}]
     granted = frozenset(Tool) - {Tool.WEB, Tool.SUBAGENT, Tool.SKILL}
     session = drive("codex", [{"name": "main", "turns": turns}], tools=granted, effort="high")
@@ -96,7 +98,7 @@ def test_codex_is_offered_neither_subagents_nor_skills_that_are_withheld(drive: 
 
 @needs_opencode
 def test_opencode_edits_and_its_child_session_and_title_are_counted_though_it_does_not_report_them(
-    drive: Drive, usage: Any, buckets: Any, fixed: str
+    drive: Drive, usage: Usage, buckets: Buckets, fixed: str
 ) -> None:
     main = [
         {
@@ -134,7 +136,7 @@ def test_opencode_edits_and_its_child_session_and_title_are_counted_though_it_do
 
 
 @needs_opencode
-def test_opencode_is_not_offered_what_is_withheld(drive: Drive, usage: Any) -> None:
+def test_opencode_is_not_offered_what_is_withheld(drive: Drive, usage: Usage) -> None:
     turns = [
         {"calls": [call("bash", command="touch made", description="x"), call("skill", name="demo")], "usage": usage(1)},
         {"text": "Done."},
@@ -148,7 +150,9 @@ def test_opencode_is_not_offered_what_is_withheld(drive: Drive, usage: Any) -> N
 
 
 @needs_gemini
-def test_gemini_edits_and_its_subagent_is_counted_by_both(drive: Drive, usage: Any, buckets: Any, fixed: str) -> None:
+def test_gemini_edits_and_its_subagent_is_counted_by_both(
+    drive: Drive, usage: Usage, buckets: Buckets, fixed: str
+) -> None:
     calc = "/workspace/calc.py"
     main = [
         {
@@ -185,7 +189,7 @@ def test_gemini_edits_and_its_subagent_is_counted_by_both(drive: Drive, usage: A
 
 
 @needs_gemini
-def test_gemini_ends_with_the_status_modulo_256_when_a_provider_stays_down(drive: Drive, usage: Any) -> None:
+def test_gemini_ends_with_the_status_modulo_256_when_a_provider_stays_down(drive: Drive, usage: Usage) -> None:
     turns = [{"calls": [call("run_shell_command", command="ls")], "usage": usage(1)}, {"text": "never", "fault": DOWN}]
     session = drive("gemini-cli", [{"name": "main", "turns": turns}])
     assert session.result.returncode == 500 % 256
@@ -194,7 +198,9 @@ def test_gemini_ends_with_the_status_modulo_256_when_a_provider_stays_down(drive
 
 
 @needs_mini
-def test_mini_swe_agent_edits_with_the_skill_in_its_prompt(drive: Drive, usage: Any, buckets: Any, fixed: str) -> None:
+def test_mini_swe_agent_edits_with_the_skill_in_its_prompt(
+    drive: Drive, usage: Usage, buckets: Buckets, fixed: str
+) -> None:
     turns = [
         {"text": "Looking.", "calls": [call("bash", command="cat calc.py")], "usage": usage(1)},
         {"text": "Mending.", "calls": [call("bash", command=MEND)], "usage": usage(2)},
@@ -210,7 +216,7 @@ def test_mini_swe_agent_edits_with_the_skill_in_its_prompt(drive: Drive, usage: 
 
 
 @needs_mini
-def test_mini_swe_agent_says_which_error_ended_it(drive: Drive, usage: Any) -> None:
+def test_mini_swe_agent_says_which_error_ended_it(drive: Drive, usage: Usage) -> None:
     turns = [{"calls": [call("bash", command="ls")], "usage": usage(1)}, {"text": "never", "fault": DOWN}]
     session = drive("mini-swe-agent", [{"name": "main", "turns": turns}])
     assert session.result.returncode == 1

@@ -10,6 +10,7 @@ from fairtrial.model.agent import McpServer
 pytestmark = pytest.mark.needs("bwrap", "git")
 
 Drive = Callable[..., Any]
+Usage = Callable[..., dict[str, int]]
 
 MCP = """
 import json, sys
@@ -39,7 +40,7 @@ for line in sys.stdin:
     ],
 )
 def test_a_tool_server_is_started_and_answers(
-    agent: str, tool: str, namespace: str | None, drive: Drive, usage: Any
+    agent: str, tool: str, namespace: str | None, drive: Drive, usage: Usage
 ) -> None:
     server = McpServer(name="t", argv=("/usr/bin/python3", "-I", "-S", "-c", MCP))
     call = {"tool": tool, "input": {}} | ({"namespace": namespace} if namespace else {})

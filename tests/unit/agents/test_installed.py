@@ -4,7 +4,6 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from fairtrial.agents.gemini_cli import GeminiCli
 from fairtrial.agents.mini_swe_agent import MiniSweAgent
 from fairtrial.agents.nop import Nop
 from fairtrial.agents.opencode import OpenCode
+from fairtrial.protocols import Agent
 
 SEARCHED = [ClaudeCode, Codex, GeminiCli, MiniSweAgent, OpenCode]
 
@@ -36,7 +36,7 @@ def bin_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("agent", SEARCHED)
-def test_an_agent_that_is_not_there_says_how_to_install_it(agent: Any, bin_path: Path) -> None:
+def test_an_agent_that_is_not_there_says_how_to_install_it(agent: type[Agent], bin_path: Path) -> None:
     assert not list(bin_path.iterdir())
     probe = agent().probe()
     assert (probe.binary, probe.version, probe.installation) == (None, None, None)
@@ -44,7 +44,7 @@ def test_an_agent_that_is_not_there_says_how_to_install_it(agent: Any, bin_path:
 
 
 @pytest.mark.parametrize("agent", [BashAgent, Nop])
-def test_our_own_agents_are_always_there(agent: Any, bin_path: Path) -> None:
+def test_our_own_agents_are_always_there(agent: type[Agent], bin_path: Path) -> None:
     assert bin_path.exists()
     assert agent().probe().missing is None
 

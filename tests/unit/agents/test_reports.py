@@ -18,12 +18,13 @@ from fairtrial.agents.opencode import OpenCode
 from fairtrial.agents.reference import Reference
 from fairtrial.model.agent import Report
 from fairtrial.model.usage import TokenUsage
+from fairtrial.protocols import Agent
 
 DATA = Path(__file__).parent / "data"
 READERS = [BashAgent, ClaudeCode, Codex, GeminiCli, MiniSweAgent, Nop, OpenCode, Reference]
 
 
-def read(agent: Any, case: str) -> Report:
+def read(agent: type[Agent], case: str) -> Report:
     with (DATA / f"{case}.jsonl").open("rb") as lines:
         return agent().read_report(lines)
 
@@ -126,7 +127,7 @@ def test_mini_swe_agent_is_the_sum_of_its_messages() -> None:
 
 
 @pytest.mark.parametrize("agent", READERS)
-def test_no_output_at_all_claims_nothing(agent: Any) -> None:
+def test_no_output_at_all_claims_nothing(agent: type[Agent]) -> None:
     report = agent().read_report([])
     assert (report.is_error, report.usage, report.cost_usd, report.final_text) == (None, None, None, None)
     assert report.ended is (agent in {Nop, Reference})
@@ -134,13 +135,13 @@ def test_no_output_at_all_claims_nothing(agent: Any) -> None:
 
 @pytest.mark.parametrize("agent", READERS)
 @pytest.mark.parametrize("line", [b"not json\n", b"[1]\n", b'{"a": NaN}\n', b"\xff\xfe\n", b'{"a":1,"a":2}\n'])
-def test_a_line_that_no_cli_would_print_is_a_problem(agent: Any, line: bytes) -> None:
+def test_a_line_that_no_cli_would_print_is_a_problem(agent: type[Agent], line: bytes) -> None:
     report = agent().read_report([b"\n", line])
     assert report.problem is not None
 
 
 @pytest.mark.parametrize(("agent", "case"), [(ClaudeCode, "claude-code-edit"), (GeminiCli, "gemini-cli-edit")])
-def test_an_event_after_the_end_is_a_problem_and_changes_no_claim(agent: Any, case: str) -> None:
+def test_an_event_after_the_end_is_a_problem_and_changes_no_claim(agent: type[Agent], case: str) -> None:
     lines = (DATA / f"{case}.jsonl").read_bytes().splitlines(keepends=True)
     forged = agent().read_report([*lines, b'{"type":"message","role":"user","content":"more"}\n'])
     whole = agent().read_report(lines)
@@ -201,7 +202,7 @@ def test_a_skill_that_only_looks_used_is_not() -> None:
         ]
     ),
 )
-def test_no_output_makes_a_reader_fail(agent: Any, events: list[Any], kind: str) -> None:
+def test_no_output_makes_a_reader_fail(agent: type[Agent], events: list[Any], kind: str) -> None:
     lines = [json.dumps(event | {"type": kind} if isinstance(event, dict) else event).encode() for event in events]
     report = agent().read_report(lines)
     assert report.usage is None or isinstance(report.usage, TokenUsage)

@@ -19,6 +19,7 @@ from fairtrial.agents.reference import Reference
 from fairtrial.errors import UsageError
 from fairtrial.model.agent import Installation, McpServer, SessionPlan, SessionRequest, Skill, SkillProof, Tool
 from fairtrial.model.sandbox import Access
+from fairtrial.protocols import Agent
 
 WITH_MODEL = [BashAgent, ClaudeCode, Codex, GeminiCli, MiniSweAgent, OpenCode]
 ALL = [*WITH_MODEL, Nop, Reference]
@@ -28,7 +29,7 @@ SKILL = Skill(name="acme", files={"SKILL.md": b"TEXT-OF-ACME", "more/x.md": b"MO
 SERVER = McpServer(name="index", argv=("/usr/bin/python3", "-I", "server.py"), env={"ROOT": "/workspace"})
 
 
-def plan_of(agent: Any, **changes: Any) -> SessionPlan:
+def plan_of(agent: type[Agent], **changes: object) -> SessionPlan:
     wanted: dict[str, Any] = {
         "prompt": PROMPT,
         "model": "some-model",
@@ -47,14 +48,14 @@ def file_of(plan: SessionPlan, end: str) -> bytes:
 
 
 @pytest.mark.parametrize("agent", ALL)
-def test_neither_prompt_nor_token_stands_in_an_argv(agent: Any) -> None:
+def test_neither_prompt_nor_token_stands_in_an_argv(agent: type[Agent]) -> None:
     argv = "\0".join(plan_of(agent).argv)
     assert "TOKEN-OF-TRIAL" not in argv
     assert "Mend" not in argv
 
 
 @pytest.mark.parametrize("agent", WITH_MODEL)
-def test_the_prompt_goes_in_whole_and_the_token_by_the_environment_alone(agent: Any) -> None:
+def test_the_prompt_goes_in_whole_and_the_token_by_the_environment_alone(agent: type[Agent]) -> None:
     plan = plan_of(agent)
     if agent is MiniSweAgent:
         assert json.loads(file_of(plan, "session.yaml"))["run"]["task"] == PROMPT
@@ -65,7 +66,7 @@ def test_the_prompt_goes_in_whole_and_the_token_by_the_environment_alone(agent: 
 
 
 @pytest.mark.parametrize("agent", ALL)
-def test_nothing_of_our_own_environment_is_in_a_session(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_our_own_environment_is_in_a_session(agent: type[Agent], monkeypatch: pytest.MonkeyPatch) -> None:
     before = plan_of(agent)
     monkeypatch.setenv("HOME", "/somewhere/else")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-ours")
@@ -76,7 +77,7 @@ def test_nothing_of_our_own_environment_is_in_a_session(agent: Any, monkeypatch:
 
 
 @pytest.mark.parametrize("agent", WITH_MODEL)
-def test_the_endpoint_is_the_only_address_in_a_session(agent: Any) -> None:
+def test_the_endpoint_is_the_only_address_in_a_session(agent: type[Agent]) -> None:
     plan = plan_of(agent, mcp=(SERVER,) if agent.speaks_mcp else ())
     words = [*plan.argv, *plan.env.values(), *(file.content.decode() for file in plan.files)]
     addresses = [part for word in words for part in word.split() if "http" in part and "://" in part]
@@ -85,7 +86,7 @@ def test_the_endpoint_is_the_only_address_in_a_session(agent: Any) -> None:
 
 
 @pytest.mark.parametrize("agent", WITH_MODEL)
-def test_skills_are_placed_where_the_agent_looks_or_stand_in_its_prompt(agent: Any) -> None:
+def test_skills_are_placed_where_the_agent_looks_or_stand_in_its_prompt(agent: type[Agent]) -> None:
     plan = plan_of(agent, skills=(SKILL,))
     if agent.skills is SkillProof.PROMPT:
         text = json.loads(file_of(plan, "session.yaml"))["run"]["task"]
@@ -97,14 +98,14 @@ def test_skills_are_placed_where_the_agent_looks_or_stand_in_its_prompt(agent: A
 
 
 @pytest.mark.parametrize("agent", [BashAgent, ClaudeCode, GeminiCli, OpenCode])
-def test_without_placed_skills_the_users_skills_are_masked(agent: Any) -> None:
+def test_without_placed_skills_the_users_skills_are_masked(agent: type[Agent]) -> None:
     (mask,) = plan_of(agent).tmpfs
     assert (mask.target, mask.access) == (f"/home/agent/{agent.skills_directory}", Access.READ_ONLY)
     assert plan_of(agent, skills=(SKILL,)).tmpfs == ()
 
 
 @pytest.mark.parametrize("agent", [Nop, Reference])
-def test_an_agent_without_a_model_uses_no_skills(agent: Any) -> None:
+def test_an_agent_without_a_model_uses_no_skills(agent: type[Agent]) -> None:
     with pytest.raises(UsageError, match="knows no skills"):
         plan_of(agent, skills=(SKILL,))
 
@@ -128,7 +129,7 @@ def test_the_web_is_withheld_unless_it_is_granted() -> None:
 
 @pytest.mark.parametrize("agent", WITH_MODEL)
 @pytest.mark.parametrize("tool", list(Tool))
-def test_a_tool_that_cannot_be_withheld_is_said_and_not_ignored(agent: Any, tool: Tool) -> None:
+def test_a_tool_that_cannot_be_withheld_is_said_and_not_ignored(agent: type[Agent], tool: Tool) -> None:
     control = agent.tools[tool]
     granted = frozenset(Tool) - {tool}
     if control.names and control.obstacle:
@@ -153,20 +154,20 @@ def test_the_configuration_of_codex_is_toml_whatever_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("agent", [BashAgent, MiniSweAgent, Nop, Reference])
-def test_an_agent_that_does_not_speak_mcp_refuses_a_tool_server(agent: Any) -> None:
+def test_an_agent_that_does_not_speak_mcp_refuses_a_tool_server(agent: type[Agent]) -> None:
     with pytest.raises(UsageError, match="does not speak MCP"):
         plan_of(agent, mcp=(SERVER,))
 
 
 @pytest.mark.parametrize("agent", [agent for agent in ALL if agent is not ClaudeCode])
-def test_only_claude_code_loads_plugins(agent: Any) -> None:
+def test_only_claude_code_loads_plugins(agent: type[Agent]) -> None:
     with pytest.raises(UsageError, match="loads no plugins"):
         plan_of(agent, plugins=("/opt/plugin",))
     assert "/opt/plugin" in plan_of(ClaudeCode, plugins=("/opt/plugin",)).argv
 
 
 @pytest.mark.parametrize("agent", ALL)
-def test_an_effort_that_an_agent_does_not_take_is_refused(agent: Any) -> None:
+def test_an_effort_that_an_agent_does_not_take_is_refused(agent: type[Agent]) -> None:
     with pytest.raises(UsageError, match="takes no effort 'heroic'"):
         plan_of(agent, effort="heroic")
     for effort in agent.efforts:
@@ -179,14 +180,14 @@ def test_the_reference_agent_without_a_patch_is_refused() -> None:
 
 
 @pytest.mark.parametrize("agent", [agent for agent in ALL if agent is not Reference])
-def test_no_other_agent_sees_the_reference_patch(agent: Any) -> None:
+def test_no_other_agent_sees_the_reference_patch(agent: type[Agent]) -> None:
     plan = plan_of(agent, patch=b"SECRET-SOLUTION")
     assert b"SECRET-SOLUTION" not in plan.stdin
     assert not [file for file in plan.files if b"SECRET-SOLUTION" in file.content]
 
 
 @pytest.mark.parametrize("agent", ALL)
-def test_the_install_command_names_the_tested_version(agent: Any) -> None:
+def test_the_install_command_names_the_tested_version(agent: type[Agent]) -> None:
     if agent in WITH_MODEL and agent is not BashAgent:
         assert agent.tested_version in agent.install
 
