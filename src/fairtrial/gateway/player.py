@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Piece, Rendered
-from fairtrial.gateway.script import NoTurn, Script, select_reply
+from fairtrial.gateway.play import NoTurn, select_reply
+from fairtrial.gateway.script import Script
 from fairtrial.gateway.source import Answer, Outgoing
 from fairtrial.wire.faults import Fault
 from fairtrial.wire.loop import loop_s, sleep_s
+from fairtrial.wire.upstream import UpstreamBrokenError
 
 __all__ = ["ScriptPlayer"]
 
@@ -46,7 +48,13 @@ class ScriptPlayer:
 
     @asynccontextmanager
     async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
-        """Give the scripted reply; see `Source.ask`."""
+        """Give the scripted reply; see `Source.ask`.
+
+        Raises:
+            UpstreamBrokenError: The request was cut, so there is nothing to answer.
+        """
+        if outgoing.cut_bytes is not None:
+            raise UpstreamBrokenError("planned fault: the request was cut")
         rendered = self._render(outgoing.call, outgoing.dialect)
         first, *rest = rendered.pieces or (Piece(data=b""),)
         if first.delay_s:

@@ -60,18 +60,19 @@ class SseReader:
         return events
 
     def _take_complete(self) -> list[SseEvent]:
+        end = self._buffer.rfind(b"\n\n", self._searched)
         events: list[SseEvent] = []
-        start = 0
-        while (end := self._buffer.find(b"\n\n", max(start, self._searched))) >= 0:
-            block = bytes(self._buffer[start:end])
-            start = self._searched = end + 2
+        if end >= 0:
+            blocks = bytes(self._buffer[:end]).split(b"\n\n")
+            del self._buffer[: end + 2]
             if self._skipping:
                 self._skipping = False
-            elif len(block) > self._max_event_bytes:
-                self._complain(f"an event of more than {self._max_event_bytes} bytes")
-            elif (event := self._read_block(block)) is not None:
-                events.append(event)
-        del self._buffer[:start]
+                del blocks[0]
+            for block in blocks:
+                if len(block) > self._max_event_bytes:
+                    self._complain(f"an event of more than {self._max_event_bytes} bytes")
+                elif (event := self._read_block(block)) is not None:
+                    events.append(event)
         # A blank line may begin with the last byte that is here.
         self._searched = max(len(self._buffer) - 1, 0)
         if len(self._buffer) > self._max_event_bytes:
@@ -85,6 +86,15 @@ class SseReader:
         if not self._begun:
             self._begun = True
             block = block.removeprefix(b"\xef\xbb\xbf")
+        # Nearly every event is one line of data, with a line for its name or without.
+        head, found, rest = block.partition(b"\ndata: ")
+        if not found and head.startswith(b"data: ") and b"\n" not in head:
+            return SseEvent("", head[6:])
+        if found and head.startswith(b"event: ") and b"\n" not in head and b"\n" not in rest:
+            return SseEvent(head[7:].decode(errors="replace"), rest)
+        return self._read_lines(block)
+
+    def _read_lines(self, block: bytes) -> SseEvent | None:
         name = ""
         data: list[bytes] = []
         for line in block.split(b"\n"):
