@@ -16,7 +16,8 @@ import pytest
 from fairtrial.gateway.client import GatewayProcess, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpening
 from fairtrial.gateway.ledger import WireRow, read_ledger
-from fairtrial.gateway.script import expected_usage, read_script
+from fairtrial.gateway.play import expected_usage
+from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings
 from fairtrial.host.limits import Enforcement, probe_limits
 from fairtrial.host.sandbox import run_sandbox
@@ -98,9 +99,9 @@ def enforcement(slot: Slot) -> Enforcement:
     return probe_limits(slot)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def control(public_root: Path) -> Iterator[Path]:
-    """A gateway's control socket."""
+    """The control socket of a gateway of the test's own: one that has met trouble holds all its trials back."""
     env = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     with GatewayProcess(python=sys.executable) as gateway:
         yield gateway.start(GatewaySettings(directory=str(public_root / "g")), env)
