@@ -21,6 +21,9 @@ needs_mini = pytest.mark.needs("mini")
 MEND = "sed -i 's/a - b/a + b/' calc.py && git -c user.name=m -c user.email=m@example.invalid commit -qam mended"
 PATCH = "*** Begin Patch\n*** Update File: calc.py\n@@\n-    return a - b\n+    return a + b\n*** End Patch"
 SKILL = Skill(name="placed", files={"SKILL.md": b"---\nname: placed\ndescription: A placed one\n---\nBODY-OF-IT\n"})
+# A child thread runs beside its parent; its last word stands in its own record. (The brackets keep this command from
+# finding itself.)
+CHILD_IS_DONE = "until grep -rqs 'CHILD-IS-[D]ONE' /home/agent/.codex/sessions; do sleep 0.1; done"
 DOWN = {"kind": "status", "parameter": 500, "times": 0}
 
 
@@ -47,12 +50,12 @@ def test_codex_edits_and_its_child_thread_is_counted_though_it_does_not_report_i
         {"calls": [call("spawn_agent", "multi_agent_v1", message="CHILD task")], "usage": usage(2)},
         {
             "calls": [
-                call("exec_command", cmd="until [ -e child ]; do sleep 0.1; done"),
+                call("exec_command", cmd=CHILD_IS_DONE, yield_time_ms=30_000),
                 call("exec_command", cmd=MEND),
             ],
             "usage": usage(3),
         },
-        {"calls": [call("wait_agent", "multi_agent_v1", targets=["@child"])], "usage": usage(4)},
+        {"calls": [call("exec_command", cmd="ls child")], "usage": usage(4)},
         {"text": "Mended.", "usage": usage(5)},
     ]
     child = {
@@ -60,7 +63,7 @@ def test_codex_edits_and_its_child_thread_is_counted_though_it_does_not_report_i
         "match": {"claimed": "subagent"},
         "turns": [
             {"calls": [call("exec_command", cmd="touch child")], "usage": usage(50)},
-            {"text": "ok", "usage": usage(51)},
+            {"text": "CHILD-IS-DONE", "usage": usage(51)},
         ],
     }
     session = drive("codex", [child, {"name": "main", "turns": main}], skills=(SKILL,))
