@@ -16,6 +16,7 @@ from fairtrial.wire.upstream import UpstreamBrokenError
 __all__ = ["ScriptPlayer"]
 
 _CHARACTERS_PER_TOKEN: Final = 4
+_MOST_LATE_BYTES: Final = 256 * 1024
 
 
 class ScriptPlayer:
@@ -78,11 +79,20 @@ class ScriptPlayer:
 
 async def _play(first: bytes, rest: list[Piece]) -> AsyncIterator[bytes]:
     """Give the pieces when they are due; what the receiver's slowness cost is made up for, as a provider would."""
-    due_s = loop_s()
     yield first
+    due_s = loop_s()
+    late: list[bytes] = []
     for piece in rest:
         due_s += piece.delay_s
+        if late and (due_s > loop_s() or sum(map(len, late)) > _MOST_LATE_BYTES):
+            yield b"".join(late)
+            late = []
         wait_s = due_s - loop_s()
         if wait_s > 0:
             await sleep_s(wait_s)
-        yield piece.data
+        late.append(piece.data)  # goes out at once, unless the next one is due as well
+        if not piece.delay_s:
+            yield b"".join(late)
+            late = []
+    if late:
+        yield b"".join(late)
