@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.errors import HostError
 from fairtrial.host.limits import Enforcement
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot, probe_slot, slot_argv
@@ -120,3 +121,23 @@ def test_the_same_holds_in_a_worker_that_owns_its_mounts(clone: Path) -> None:
     argv = slot_argv([sys.executable, "-m", "pytest", *options, "tests/attack/test_sandbox_layers.py"], 6)
     done = subprocess.run(argv, cwd=clone, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("script", ["chmod 000 .", "rm -rf d; ln -s /etc d", "rm -rf d; echo >d"])
+def test_a_session_that_spoils_its_tree_breaks_its_next_sandbox_and_voids_nothing(
+    layer: Layer, slot: Slot, enforcement_of: Callable[[Slot], Enforcement], script: str
+) -> None:
+    tools = slot.root / "tools"
+    tools.mkdir()
+    workspace = Bind(source=layer.merged, target="/workspace", access=Access.READ_WRITE)
+
+    def run(command: str, *binds: Bind, cwd: str = "/workspace") -> SandboxResult:
+        env = {"PATH": "/usr/bin"}
+        spec = SandboxSpec(argv=("sh", "-c", command), env=env, cwd=cwd, binds=(workspace, *binds))
+        return run_sandbox(spec, slot=slot, enforcement=enforcement_of(slot))
+
+    assert run(f"mkdir d; {script}").state is SandboxState.EXITED
+    again = run("true", Bind(source=tools, target="/workspace/d/tools"), cwd="/workspace/d")
+    assert (again.state, again.returncode) == (SandboxState.BROKEN, None), again
+    with pytest.raises(HostError, match="not there"):
+        run("true", Bind(source=Path("/usr/nowhere"), target="/opt/x"))

@@ -2,6 +2,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from fairtrial.host.slot import Slot
 from fairtrial.model.sandbox import Limit
 from fairtrial.workspace import change as change_module
 from fairtrial.workspace.archive import pack_change, unpack_change
-from fairtrial.workspace.change import Change, Kind, apply_change, read_change
+from fairtrial.workspace.change import Change, Kind, apply_change, read_change, room_for
 from fairtrial.workspace.churn import measure_churn
 from fairtrial.workspace.fingerprint import find_artifact, fingerprint
 from fairtrial.workspace.frozen import load_layer, save_layer
@@ -405,3 +406,46 @@ def test_a_fingerprint_sees_names_bits_and_bytes_and_refuses_links(
     act(layer, "ln -s /etc/passwd d/l")
     with pytest.raises(IntegrityError, match="d/l: not a regular file"):
         fingerprint(layer.merged, ["d"])
+
+
+def test_names_that_git_refuses_are_not_credited_and_break_nothing(
+    make: MakeTemplate,
+    layer_over: OpenLayer,
+    act: Act,
+    slot: Slot,
+    source: Any,  # noqa: ANN401 - the fixture's class lives in conftest.py
+) -> None:
+    commit = source.commit(BASE)
+    source.git("update-index", "--add", "--cacheinfo", f"160000,{commit},lib/s")
+    source.git("commit", "-q", "-m", "link")
+    template = make()
+    layer = layer_over(template)
+    act(layer, "mkdir .GIT d/.Git; echo x >.GIT/x; echo y >d/.Git/y; ln -s x .gitmodules; ln -s x d/.GITmodules")
+    act(layer, "echo s >lib/s/f")
+    change = read_change(layer, template, slot=slot)
+    assert set(shown(change)) == {"lib/s/f"}
+    assert {refusal.path for refusal in change.refused} == {b".gitmodules", b"d/.GITmodules"}
+    assert measure_churn(change, template, slot=slot).insertions == 1
+
+
+def test_what_git_cannot_compare_is_unknown_and_not_zero(
+    make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot
+) -> None:
+    template = make({".gitattributes": "*.u16 text working-tree-encoding=UTF-16LE-BOM\n", "a": "1\n"})
+    layer = layer_over(template)
+    act(layer, "printf 'abc' >x.u16; echo 2 >>a")
+    churn = measure_churn(read_change(layer, template, slot=slot), template, slot=slot)
+    assert (churn.files, churn.insertions, churn.deletions) == (2, None, None)
+    assert churn.reason
+
+
+def test_a_layer_can_be_given_room_for_any_change(
+    make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot
+) -> None:
+    template = make(BASE)
+    layer = layer_over(template)
+    act(layer, "mkdir -p $(seq -s / 40); cd $(seq -s / 40); for i in $(seq 300); do echo $i >$i; done")
+    change = read_change(layer, template, slot=slot)
+    judged = layer_over(template, room=room_for(change, Room(disk_bytes=1 << 20, inodes=64)))
+    apply_change(change, judged, slot=slot)
+    assert judged.space.full() is None
