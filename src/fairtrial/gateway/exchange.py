@@ -89,7 +89,7 @@ class Exchange:
             await self._serve()
         except (ClientGoneError, EndedEarlyError) as error:
             # codex leaves as soon as it has the last event, before the body's end: that reply was whole.
-            if self.row.ending is not Ending.ANSWERED:
+            if self.row.ending is not Ending.ANSWERED or self._sink.broken:
                 self.row.ending = Ending.CLIENT_GONE
             self.row.detail = "the client left before the end" + (f": {error}" if str(error) else "")
             if isinstance(error, EndedEarlyError):
