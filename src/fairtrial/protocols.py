@@ -5,16 +5,26 @@ inherit. What a plugin raises that is no `FairtrialError` makes its trial void w
 with exit code 70.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from fairtrial.evidence.publication import ClientClaim
+from fairtrial.model.agent import (
+    AgentProbe,
+    Installation,
+    Report,
+    SessionPlan,
+    SessionRequest,
+    SkillProof,
+    Tool,
+    ToolControl,
+)
 from fairtrial.model.loop import LocalState, Manner, Motion, Place, Probe, Serve, Step, Transport, Truth, Variant
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.settings import FrontSettings
 
-__all__ = ["Engine", "RunProbe", "Subject", "Worker"]
+__all__ = ["Agent", "Engine", "RunProbe", "Subject", "Worker"]
 
 
 class RunProbe(Protocol):
@@ -128,6 +138,45 @@ class Subject(Protocol):
 
     def withdraw(self, run: RunProbe, place: Place, branches: Sequence[str]) -> str:
         """Delete published branches from a hosted remote; "" when all are gone, else what remained and why."""
+        ...
+
+
+class Agent(Protocol):
+    """A coding agent driven through whole sessions: entry-point group `fairtrial.agents`, one file each.
+
+    All methods but `probe` are pure: they say what a session is made of and what its output says; the lane builds the
+    sandbox, runs the command behind the relay, and believes the wire.
+
+    Attributes:
+        dialect: The model API that it speaks, by the gateway's name for it; None for an agent without a model.
+        tested_version: The version that this file was proven with; None where there is none to name.
+        install: The command that installs it.
+        skills: How it uses skills, and what proves that.
+        skills_directory: Where it looks for its user's skills, below its home; None where it does not look.
+        tools: What it has of each kind of tool, and whether it can go without.
+        efforts: The words that it takes for `SessionRequest.effort`; empty when it takes none.
+        speaks_mcp: Whether it can be given tool servers.
+    """
+
+    dialect: ClassVar[str | None]
+    tested_version: ClassVar[str | None]
+    install: ClassVar[str]
+    skills: ClassVar[SkillProof]
+    skills_directory: ClassVar[str | None]
+    tools: ClassVar[Mapping[Tool, ToolControl]]
+    efforts: ClassVar[tuple[str, ...]]
+    speaks_mcp: ClassVar[bool]
+
+    def probe(self) -> AgentProbe:
+        """Find the program and its version on this host."""
+        ...
+
+    def session(self, request: SessionRequest, installation: Installation) -> SessionPlan:
+        """What a session is made of; `UsageError` when the agent cannot do what is asked."""
+        ...
+
+    def read_report(self, lines: Iterable[bytes]) -> Report:
+        """Read the standard output of a session, line by line; it never raises on what a session printed."""
         ...
 
 
