@@ -10,7 +10,20 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from fairtrial.evidence.publication import ClientClaim
-from fairtrial.model.loop import LocalState, Manner, Motion, Place, Probe, Serve, Step, Transport, Truth, Variant
+from fairtrial.model.loop import (
+    LocalState,
+    Manner,
+    Motion,
+    Place,
+    Probe,
+    Sabotage,
+    Serve,
+    Step,
+    StoreFault,
+    Transport,
+    Truth,
+    Variant,
+)
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.settings import FrontSettings
 
@@ -110,6 +123,10 @@ class Subject(Protocol):
         """The published head that the last command of `reconcile` told of; None when it told of none."""
         ...
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """How the store can be made to fail; None when this tool's server has no such fault."""
+        ...
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The branch that publishing moves: `place.branch`, or what the workspace says if the tool named it."""
         ...
@@ -120,6 +137,10 @@ class Subject(Protocol):
 
     def client_head(self, run: RunProbe, place: Place) -> str | None:
         """The workspace's head as the client knows it, or None when it has none."""
+        ...
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The branch's head in the server's own store at this moment, or None when there is none."""
         ...
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:

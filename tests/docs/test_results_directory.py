@@ -22,10 +22,11 @@ LATER = {"report.html", "promotion.json"}
 
 
 def one_of(sweep: Path, name: str) -> dict[str, Any]:
-    """The first document of that name, or the first line of it."""
+    """The first document of that name, or the first line of it where it has a document a line."""
     found = sorted(sweep.rglob(name))
     assert found, name
-    data: dict[str, Any] = json.loads(found[0].read_text().splitlines()[0])
+    text = found[0].read_text()
+    data: dict[str, Any] = json.loads(text.splitlines()[0] if name.endswith(".jsonl") else text)
     return data
 
 

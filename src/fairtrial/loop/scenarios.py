@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from typing import Final, cast
 
-from fairtrial.model.loop import Manner, Motion, Operation, Scenario, Setup, Transport
+from fairtrial.model.loop import Manner, Motion, Operation, Play, Scenario, Setup, Transport
 
 __all__ = ["SCENARIOS", "scenario_digest"]
 
@@ -64,6 +64,17 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             transports=frozenset({Transport.FILE}),
             subject_kinds=frozenset({"git"}),
             skip_text="publication needs an explicit disposable staging lane",
+        ),
+        Scenario(
+            name="publication_under_fault_v1",
+            stem="publication_under_fault",
+            profile="failure-evidence",
+            phases=("seed",),
+            shared_base=False,
+            setup=Setup.UNTIMED,
+            operations=(),
+            transports=frozenset({Transport.HTTP}),
+            play=Play.FAULTS,
         ),
     )
 }

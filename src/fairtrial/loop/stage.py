@@ -6,7 +6,7 @@ Every command, timed or not, goes through here and leaves a line in the trial's 
 import json
 import os
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from fairtrial.errors import HostError
 from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
+from fairtrial.loop.killed import run_until_killed
 from fairtrial.loop.server import own_server
 from fairtrial.model.loop import Place, Scenario, Serve, Step, Transport
 from fairtrial.model.process import ProcessResult
@@ -64,9 +65,15 @@ class Stage:
     transcript: list[dict[str, object]]
     n_probe_calls: int = 0
 
-    def run_step(self, step: Step) -> ProcessResult:
+    def run_step(self, step: Step, *, limit_s: float = STEP_LIMIT_S) -> ProcessResult:
         """Run one timed command of the agent."""
-        result = run_process(step.argv, env=self.environment, cwd=step.cwd, timeout_s=STEP_LIMIT_S, grace_s=GRACE_S)
+        result = run_process(step.argv, env=self.environment, cwd=step.cwd, timeout_s=limit_s, grace_s=GRACE_S)
+        self._record("step", result, step.cwd)
+        return result
+
+    def run_until_killed(self, step: Step, due: Callable[[], bool]) -> ProcessResult:
+        """Run one timed command of the agent and kill it, with all of its group, as soon as `due` says so."""
+        result = run_until_killed(step, self.environment, due)
         self._record("step", result, step.cwd)
         return result
 
@@ -101,6 +108,18 @@ class Stage:
                 said = result.stderr.tail.decode("utf-8", "replace").strip()[-200:] or result.detail or result.state
                 raise HostError(f"preparing the trial: {self.shown_line(step.argv)} failed: {said}")
         return tuple(results)
+
+    def open_place(self, phase: str) -> Place:
+        """One place more, for work that the scenario's phases do not name."""
+        first = self.places[self.scenario.phases[0]]
+        place = replace(
+            first,
+            workspace=self.root / phase,
+            branch=f"work/{phase}-{self.spec.loop.run}",
+            message=f"Note the {phase} work of run {self.spec.loop.run}",
+        )
+        self.places[phase] = place
+        return place
 
     def settle_branch(self, phase: str) -> None:
         """Take over the branch's name from the workspace, where the tool and not the lane named it."""

@@ -3,12 +3,13 @@
 For git itself and for tools that publish to git.
 """
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from fairtrial.evidence.publication import ClientClaim
-from fairtrial.model.loop import Place, Reading, Serve, Step, Transport, Truth
+from fairtrial.model.loop import Place, Reading, Sabotage, Serve, Step, StoreFault, Transport, Truth
 from fairtrial.model.process import ProcessResult
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.program import PATH, ended_by_itself, first_line, said, text_of, unused_path
@@ -20,8 +21,10 @@ __all__ = [
     "create_git_store",
     "git_environment",
     "git_remote",
+    "git_store_head",
     "read_git_truth",
     "read_git_wire",
+    "sabotage_git",
     "seed_git_store",
     "serve_git",
 ]
@@ -43,6 +46,12 @@ DEFINITE: Final = (
     "unable to connect",
     "does not appear to be a git repository",
 )
+HOOKS: Final = {
+    StoreFault.REFUSE: ("pre-receive", "echo x >> MARK; echo 'not today' >&2; exit 1\n"),
+    StoreFault.KILL_BEFORE: ("pre-receive", "echo x >> MARK; kill -9 $PPID\n"),
+    StoreFault.KILL_AFTER: ("reference-transaction", '[ "$1" = committed ] || exit 0; echo x >> MARK; kill -9 $PPID\n'),
+    StoreFault.KILL_REPORT: ("post-receive", "echo x >> MARK; kill -9 $PPID\n"),
+}
 
 
 def git_environment(home: Path, settings: Mapping[str, str]) -> dict[str, str]:
@@ -123,6 +132,24 @@ def claim_of_git(result: ProcessResult) -> ClientClaim:
         return ClientClaim.PUBLISHED
     text = text_of(result.stdout.tail) + text_of(result.stderr.tail)
     return ClientClaim.REJECTED if any(words in text for words in DEFINITE) else ClientClaim.UNREPORTED
+
+
+def git_store_head(run: RunProbe, git: str, place: Place) -> str | None:
+    """The branch's head in the bare repository itself."""
+    return first_line(run, (git, "rev-parse", "--verify", "-q", f"refs/heads/{place.branch}"), cwd=place.store)
+
+
+def sabotage_git(fault: StoreFault, place: Place) -> Sabotage:
+    """Hooks in the bare repository; a hook's parent is the server's `receive-pack`."""
+    name, deed = HOOKS[fault]
+    hook, mark = place.store / "hooks" / name, place.root / f"{place.workspace.name}.fired"
+    script = f"#!/bin/sh\n{deed}".replace("MARK", shlex.quote(str(mark)))
+    install = 'mkdir -p "${1%/*}" && printf "%s" "$2" > "$1" && chmod 755 "$1"'
+    return Sabotage(
+        arm=(Step(argv=("/bin/sh", "-c", install, "sh", str(hook), script), cwd=place.root),),
+        disarm=(Step(argv=("/bin/rm", "-f", str(hook)), cwd=place.root),),
+        mark=mark,
+    )
 
 
 def read_git_truth(run: RunProbe, git: str, place: Place, path: str) -> Truth:

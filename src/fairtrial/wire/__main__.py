@@ -127,6 +127,8 @@ class _WireServer:
                     msg = "faults: this server has no forwarder"
                     raise UsageError(msg)
                 self._forwarder.set_faults(command.faults)
+                if command.connection_reuse is not None:
+                    self._forwarder.reuse = command.connection_reuse
                 return json.dumps({"schema": "wire-faults/1", "n_faults": len(command.faults)})
 
     async def _drain(self, timeout_s: float) -> bool:

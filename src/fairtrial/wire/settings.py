@@ -88,11 +88,13 @@ class Command:
         do: What is asked for.
         timeout_s: Seconds that DRAIN may wait; 0 for the others.
         faults: The plan that FAULTS puts in place; empty for the others.
+        connection_reuse: The factor from FAULTS on; None leaves it as it is.
     """
 
     do: Deed
     timeout_s: float = 0.0
     faults: tuple[Fault, ...] = ()
+    connection_reuse: ConnectionReuse | None = None
 
 
 def render_settings(settings: WireSettings) -> str:
@@ -110,6 +112,8 @@ def render_command(command: Command) -> str:
             data["timeout_s"] = command.timeout_s
         case Deed.FAULTS:
             data["faults"] = [asdict(fault) for fault in command.faults]
+            if command.connection_reuse is not None:
+                data["connection_reuse"] = command.connection_reuse
     return json.dumps(data, separators=(",", ":"))
 
 
@@ -174,15 +178,19 @@ def _parse_forward(data: Mapping[str, object]) -> ForwardSettings:
     upstream = _parse_text(data.get("upstream"), where="forward.upstream")
     if upstream != FRONT:
         parse_address(upstream)
-    reuse = data.get("connection_reuse", ConnectionReuse.REUSED)
-    if reuse not in tuple(ConnectionReuse):
-        msg = f"forward.connection_reuse: {reuse!r}; choose one of {', '.join(ConnectionReuse)}"
-        raise UsageError(msg)
+    reuse = _parse_reuse(data.get("connection_reuse", ConnectionReuse.REUSED), where="forward.connection_reuse")
     return ForwardSettings(
         upstream=upstream,
         faults=parse_faults(data.get("faults", [])),
-        connection_reuse=ConnectionReuse(cast("str", reuse)),
+        connection_reuse=reuse,
     )
+
+
+def _parse_reuse(value: object, *, where: str) -> ConnectionReuse:
+    if value not in tuple(ConnectionReuse):
+        msg = f"{where}: {value!r}; choose one of {', '.join(ConnectionReuse)}"
+        raise UsageError(msg)
+    return ConnectionReuse(cast("str", value))
 
 
 def parse_command(text: str) -> Command:
@@ -204,8 +212,13 @@ def parse_command(text: str) -> Command:
             _check_keys(data, where="drain", keys=("do", "timeout_s"))
             return Command(do=Deed.DRAIN, timeout_s=_parse_timeout(data.get("timeout_s")))
         case Deed.FAULTS:
-            _check_keys(data, where="faults", keys=("do", "faults"))
-            return Command(do=Deed.FAULTS, faults=parse_faults(data.get("faults")))
+            _check_keys(data, where="faults", keys=("do", "faults", "connection_reuse"))
+            reuse = data.get("connection_reuse")
+            return Command(
+                do=Deed.FAULTS,
+                faults=parse_faults(data.get("faults")),
+                connection_reuse=None if reuse is None else _parse_reuse(reuse, where="faults.connection_reuse"),
+            )
 
 
 def _parse_timeout(value: object) -> float:

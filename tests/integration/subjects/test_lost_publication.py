@@ -8,7 +8,7 @@ from fairtrial.evidence.publication import ClientClaim
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.seed import NOTES
 from fairtrial.loop.stage import Stage, open_stage
-from fairtrial.loop.trial import prepare
+from fairtrial.loop.work import prepare
 from fairtrial.model.loop import Manner, Motion, Place, Step, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.faults import Fault, FaultKind

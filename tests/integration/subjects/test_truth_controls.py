@@ -11,7 +11,8 @@ import pytest
 from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.stage import Stage, open_stage
-from fairtrial.loop.trial import check_truth, perform, prepare, summarize
+from fairtrial.loop.tasks import check_truth, summarize
+from fairtrial.loop.work import perform, prepare
 from fairtrial.model.loop import Motion, Place, Step, Transport
 from fairtrial.protocols import Subject
 
