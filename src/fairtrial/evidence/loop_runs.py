@@ -16,6 +16,7 @@ from fairtrial.errors import UsageError
 from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
 from fairtrial.evidence.endings import is_void, kind_of
 from fairtrial.evidence.loop import HOLE_RETURNCODE, is_hole, row_failed
+from fairtrial.evidence.publication_matrix import CaseFacts, read_cases
 from fairtrial.evidence.rows import Row, flag, measured, number, required_text, text, whole
 
 __all__ = ["NUMBER_FIELDS", "Hole", "LoopFold", "LoopRun", "PublicationFacts", "RunEnding", "Setting"]
@@ -133,6 +134,7 @@ class LoopRun:
         numbers: The figures, in the order of `NUMBER_FIELDS`.
         holes: Operations that were deliberately not measured.
         publication: What an interrupted publication showed; None in other scenarios.
+        cases: What each publication under fault showed; none in other scenarios.
     """
 
     setting: Setting
@@ -152,6 +154,7 @@ class LoopRun:
     numbers: tuple[float | None, ...]
     holes: tuple[Hole, ...]
     publication: PublicationFacts | None
+    cases: tuple[CaseFacts, ...] = ()
 
     def number(self, name: str) -> float | None:
         """Give one of `NUMBER_FIELDS`."""
@@ -263,6 +266,7 @@ class LoopFold:
             numbers=_numbers(row),
             holes=self._holes.setdefault(holes, holes),
             publication=_publication(row),
+            cases=read_cases(row),
         )
 
     def _setting(self, row: Row, index: int) -> Setting:
