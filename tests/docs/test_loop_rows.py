@@ -25,6 +25,7 @@ HEADINGS = {
     "void": ("Voids",),
     "total of task_loop": ("Totals", "Totals of `task_loop`"),
     "total of publication_under_fault_v1": ("Totals", "Totals of `publication_under_fault_v1`"),
+    "total of parallel_tasks_v1": ("Totals", "Totals of `parallel_tasks_v1`"),
     "total of agent_task_baseline_v1": ("Totals", "Totals of `agent_task_baseline_v1`"),
 }
 ONLY_AFTER_A_FAILURE = {"stderr", "elapsed_ms_reason", "error_detail"}
@@ -32,6 +33,7 @@ ONLY_OVER_HTTP = {"network_up_bytes", "network_down_bytes", "network_requests"}
 BY_PHASE = {"published_heads", "published_sha256"}
 ELSEWHERE = {
     "total of agent_task_baseline_v1": ONLY_OVER_HTTP,
+    "step": {"stdout"},
     "total of publication_under_fault_v1": BY_PHASE | {"network_bytes_reason"},
 }
 """Fields that other scenarios' totals carry, or other transports'."""

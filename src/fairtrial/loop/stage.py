@@ -6,9 +6,10 @@ Every command, timed or not, goes through here and leaves a line in the trial's 
 import json
 import os
 import shlex
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,13 +17,15 @@ from urllib.parse import urlsplit
 from fairtrial.errors import HostError
 from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
-from fairtrial.loop.killed import run_until_killed
 from fairtrial.loop.server import own_server
-from fairtrial.model.loop import Place, Scenario, Serve, Step, Transport
+from fairtrial.loop.spawned import run_until_killed
+from fairtrial.model.loop import Place, Play, Scenario, Serve, Step, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
 from fairtrial.wire.client import WireServer
+from fairtrial.wire.fixture import FixtureSettings
+from fairtrial.wire.ledger import WireLedger
 from fairtrial.wire.settings import FRONT, ForwardSettings, WireSettings
 
 __all__ = ["PROBE_LIMIT_S", "STEP_LIMIT_S", "Stage", "open_stage"]
@@ -32,6 +35,9 @@ PROBE_LIMIT_S: Final = 120.0
 GRACE_S: Final = 2.0
 PROBE_CAPTURE_BYTES: Final = 4 * 1024 * 1024
 SERVER_ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+FIXTURE: Final = WireSettings(
+    front=None, forward=None, fixture=FixtureSettings(create="/api/repos", publish="/api/oak/repo/push")
+)
 SHOWN_ROOT: Final = "/trial"
 LOOPBACK: Final = "127.0.0.1"
 SHOWN_PORT: Final = 8080
@@ -52,6 +58,9 @@ class Stage:
         places: One place for each phase.
         transcript: Every command run so far, as records of the transcript artifact.
         n_probe_calls: Commands run by the harness to look, not to act.
+        server_start_ms: Time from nothing to servers that are ready.
+        last_ledger: What the wire server had seen when it was stopped before the trial's end; None while it runs.
+        servers: Ends what was started, once.
     """
 
     spec: TrialSpec
@@ -64,6 +73,20 @@ class Stage:
     places: dict[str, Place]
     transcript: list[dict[str, object]]
     n_probe_calls: int = 0
+    server_start_ms: float = 0.0
+    last_ledger: WireLedger | None = None
+    servers: ExitStack = field(default_factory=ExitStack)
+
+    def stop_servers(self) -> bool:
+        """End every server of the trial, each with its group, and wait; false when one would not go."""
+        if self.server is not None:
+            self.last_ledger = self.server.ledger()
+            self.server = None
+        try:
+            self.servers.close()
+        except HostError:
+            return False
+        return True
 
     def run_step(self, step: Step, *, limit_s: float = STEP_LIMIT_S) -> ProcessResult:
         """Run one timed command of the agent."""
@@ -76,6 +99,10 @@ class Stage:
         result = run_until_killed(step, self.environment, due)
         self._record("step", result, step.cwd)
         return result
+
+    def record_step(self, result: ProcessResult, step: Step) -> None:
+        """Write down a command of the agent that ran beside others."""
+        self._record("step", result, step.cwd)
 
     def probe(self, argv: Sequence[str], *, cwd: Path) -> ProcessResult:
         """Run one command of the harness that looks at what is there (`RunProbe`)."""
@@ -177,9 +204,22 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
     if task.transport is Transport.HOSTED:
         environment |= {name: os.environ[name] for name in task.credential_env if name in os.environ}
     with ExitStack() as stack:
-        port, server = _serve(stack, task.transport, root, subject, mark)
+        begun_s = time.perf_counter()
+        served = _serve_fixture if scenario.play is Play.INTERRUPTED else _serve
+        port, server = served(stack, task.transport, root, subject, mark)
+        start_ms = (time.perf_counter() - begun_s) * 1000
         remote = task.hosted_remote or subject.remote(task.transport, store, port)
-        yield _stage(spec, scenario, subject, root, environment, remote, store, server)
+        stage = _stage(spec, scenario, subject, root, environment, remote, store, server)
+        stage.server_start_ms, stage.servers = start_ms, stack
+        yield stage
+
+
+def _serve_fixture(
+    stack: ExitStack, _transport: Transport, _root: Path, _subject: Subject, mark: dict[str, str]
+) -> tuple[int | None, WireServer | None]:
+    """Start the server that takes a publication and never answers."""
+    server = stack.enter_context(WireServer())
+    return server.start(FIXTURE, SERVER_ENVIRONMENT | mark), server
 
 
 def _serve(

@@ -27,7 +27,7 @@ def common_total(
         failures: Every way in which it does not hold.
     """
     scenario, hosted = stage.scenario, stage.spec.loop.transport is Transport.HOSTED
-    builder = RowBuilder.of(stage.spec, scenario.profile)
+    builder = RowBuilder.of(stage.spec, scenario)
     total = builder.total(scenario.stem, total_row(planned, rows, identity=builder.identity))
     if total["elapsed_ms"] is None:
         total["elapsed_ms_reason"] = "a step has no time, or none was run"

@@ -6,6 +6,9 @@ from typing import Final
 
 from fairtrial.errors import HostError
 from fairtrial.loop.faulted import play_faults
+from fairtrial.loop.interrupted import play_interrupted
+from fairtrial.loop.oak_local import play_oak_local
+from fairtrial.loop.parallel import play_parallel
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.stage import Stage, open_stage
@@ -20,6 +23,9 @@ __all__ = ["TrialRecord", "run_loop_trial"]
 PLAYS: Final[Mapping[Play, Callable[[Stage, RowBuilder, list[Row]], Row]]] = {
     Play.TASKS: play_tasks,
     Play.FAULTS: play_faults,
+    Play.INTERRUPTED: play_interrupted,
+    Play.OAK_LOCAL: play_oak_local,
+    Play.PARALLEL: play_parallel,
 }
 """Everything between an empty stage and the total row; rows are appended as they come, so that none is lost."""
 
@@ -44,7 +50,7 @@ def run_loop_trial(spec: TrialSpec, subject: Subject) -> TrialRecord:
     exception that is our own bug leaves this function.
     """
     scenario = SCENARIOS[spec.loop.scenario]
-    builder = RowBuilder.of(spec, scenario.profile)
+    builder = RowBuilder.of(spec, scenario)
     if spec.loop.skip_reason is not None:
         return TrialRecord(rows=(builder.skip(scenario.stem, spec.loop.skip_reason),))
     rows: list[Row] = []
@@ -55,8 +61,9 @@ def run_loop_trial(spec: TrialSpec, subject: Subject) -> TrialRecord:
                 total = _play_and_withdraw(stage, builder, rows)
             finally:
                 artifacts["transcript.jsonl"] = stage.transcript_bytes()
-            if stage.server is not None:
-                artifacts["wire.json"] = render_ledger(stage.server.ledger()).encode()
+            ledger = stage.last_ledger if stage.server is None else stage.server.ledger()
+            if ledger is not None:
+                artifacts["wire.json"] = render_ledger(ledger).encode()
     except (HostError, OSError) as problem:
         total = builder.void(scenario.stem, "infra-error", str(problem))
     return TrialRecord(rows=(*rows, total), artifacts=artifacts)

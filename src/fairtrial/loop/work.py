@@ -8,9 +8,10 @@ from typing import Final
 from fairtrial.errors import HostError
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.seed import NOTES, seed_files, write_seed
-from fairtrial.loop.stage import Stage
+from fairtrial.loop.stage import STEP_LIMIT_S, Stage
 from fairtrial.loop.truth import Expectation
 from fairtrial.model.loop import Motion, Operation, Place, Setup, Step, Transport
+from fairtrial.model.process import ProcessResult
 from fairtrial.wire.client import WireServer
 from fairtrial.wire.ledger import ForwardLedger
 
@@ -27,6 +28,7 @@ __all__ = [
     "perform",
     "planned_operations",
     "prepare",
+    "row_of",
     "step_kind",
     "step_row",
     "steps_of",
@@ -107,9 +109,15 @@ def edit_step(place: Place, line: str) -> Step:
     return Step(argv=("/bin/sh", "-c", script, "sh", line, NOTES), cwd=place.workspace)
 
 
-def step_row(stage: Stage, builder: RowBuilder, operation: Operation, step: Step) -> Row:
+def step_row(
+    stage: Stage, builder: RowBuilder, operation: Operation, step: Step, *, limit_s: float = STEP_LIMIT_S
+) -> Row:
     """Run one command of an operation and give its row."""
-    result = stage.run_step(step)
+    return row_of(stage, builder, operation, step, stage.run_step(step, limit_s=limit_s))
+
+
+def row_of(stage: Stage, builder: RowBuilder, operation: Operation, step: Step, result: ProcessResult) -> Row:
+    """The row of a command of an operation that was just run."""
     row = builder.step(
         step.row_name(operation.name), step_kind(stage, step), stage.shown(step.argv), step.expected, result
     )

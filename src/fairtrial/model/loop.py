@@ -16,6 +16,7 @@ __all__ = [
     "Play",
     "Probe",
     "Reading",
+    "RemoteWords",
     "Sabotage",
     "Scenario",
     "Serve",
@@ -73,6 +74,9 @@ class Play(StrEnum):
 
     TASKS = "tasks"  # its operations in order
     FAULTS = "faults"  # one publication for each fault case
+    OAK_LOCAL = "oak_local"  # two tasks on one branch, and the end of the server
+    PARALLEL = "parallel"  # every phase at once
+    INTERRUPTED = "interrupted"  # one publication to a fixture that never answers
 
 
 class Setup(StrEnum):
@@ -103,6 +107,21 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteWords:
+    """What rows say of a remote.
+
+    Attributes:
+        track: `benchmark_track`.
+        transport: `remote_transport`.
+        server: `remote_server`.
+    """
+
+    track: str
+    transport: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A list of operations under an immutable name: a changed meaning is a new name.
 
@@ -119,6 +138,7 @@ class Scenario:
         subject_kinds: The kinds of subject it is defined for; None for all.
         skip_text: What the skip row says to a subject kind that it is not defined for.
         play: How it is played.
+        remote: What its rows say of the remote, where that is not what the transport says.
     """
 
     name: str
@@ -132,6 +152,7 @@ class Scenario:
     subject_kinds: frozenset[str] | None = None
     skip_text: str = ""
     play: Play = Play.TASKS
+    remote: RemoteWords | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

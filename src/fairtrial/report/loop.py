@@ -280,6 +280,7 @@ def _run_tables(runs: Sequence[LoopRun]) -> Iterator[Table]:
             ),
             rows=(_cold_warm_cells(run) for run in cold_warm),
         )  # fmt: skip
+    yield from _parallel_table(runs)
     if any(run.publication for run in runs):
         yield Table(
             title="Interrupted publication",
@@ -288,6 +289,33 @@ def _run_tables(runs: Sequence[LoopRun]) -> Iterator[Table]:
                 "head preserved", "work preserved",
             ),
             rows=(cells for run in runs for cells in _publication_cells(run)),
+        )  # fmt: skip
+
+
+def _parallel_table(runs: Sequence[LoopRun]) -> Iterator[Table]:
+    rows = [
+        (
+            run.setting.remote_transport or UNMEASURED,
+            run.subject,
+            figure(run.run),
+            figure(run.parallel.n_tasks),
+            figure(run.parallel.n_published),
+            figure(run.parallel.n_refused),
+            figure(run.parallel.lost_updates),
+            figure(run.parallel.work_wall_ms, 1),
+            figure(run.parallel.publish_wall_ms, 1),
+        )
+        for run in runs
+        if run.parallel is not None
+    ]
+    if rows:
+        yield Table(
+            title="Tasks at once on one repository",
+            headers=(
+                "transport", "subject", "run", "tasks", "claimed published", "turned away", "lost updates",
+                "work wall ms", "publish wall ms",
+            ),
+            rows=rows,
         )  # fmt: skip
 
 

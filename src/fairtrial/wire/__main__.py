@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from fairtrial.errors import FairtrialError, HostError, UsageError
+from fairtrial.wire.fixture import SilentServer
 from fairtrial.wire.forward import Forwarder
 from fairtrial.wire.git_front import GitFront
 from fairtrial.wire.ledger import LEDGER_SCHEMA, ForwardLedger, RequestRecord, WireLedger, render_ledger
@@ -70,6 +71,7 @@ class _WireServer:
     def __init__(self) -> None:
         self._front: GitFront | None = None
         self._forwarder: Forwarder | None = None
+        self._fixture: SilentServer | None = None
         self._records: list[RequestRecord] = []
         self._internal_errors: deque[str] = deque(maxlen=_MAX_INTERNAL_ERRORS)
         asyncio.get_running_loop().set_exception_handler(self._on_internal_error)
@@ -89,11 +91,15 @@ class _WireServer:
                 self._front = await _start_front(settings.front)
             if settings.forward is not None:
                 self._forwarder = await self._start_forwarder(settings.forward)
+            if settings.fixture is not None:
+                self._fixture = SilentServer(settings.fixture)
+                await self._fixture.start()
         except OSError as error:
             msg = f"cannot listen on 127.0.0.1: {error}; free a port or a descriptor"
             raise HostError(msg) from error
         front_port = None if self._front is None else self._front.port
         port = front_port if self._forwarder is None else self._forwarder.port
+        port = port if self._fixture is None else self._fixture.port
         return {"schema": "wire-ready/1", "port": port, "front_port": front_port}
 
     async def _start_forwarder(self, settings: ForwardSettings) -> Forwarder:
@@ -159,6 +165,7 @@ class _WireServer:
             forward=forward,
             front=None if self._front is None else self._front.ledger,
             internal_errors=tuple(self._internal_errors),
+            fixture=None if self._fixture is None else self._fixture.ledger,
         )
 
     async def stop(self) -> None:
@@ -167,6 +174,8 @@ class _WireServer:
             await self._forwarder.stop(0)
         if self._front is not None:
             await self._front.stop()
+        if self._fixture is not None:
+            await self._fixture.stop()
 
 
 async def _start_front(settings: FrontSettings) -> GitFront:

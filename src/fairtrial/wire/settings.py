@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from fairtrial.errors import UsageError
 from fairtrial.wire.faults import Fault, parse_faults
+from fairtrial.wire.fixture import FixtureSettings
 from fairtrial.wire.ledger import ConnectionReuse
 from fairtrial.wire.peer import parse_address
 
@@ -61,15 +62,17 @@ class ForwardSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSettings:
-    """One wire server: a front, a forwarder, or a forwarder before a front.
+    """One wire server: a front, a forwarder, a forwarder before a front, or a fixture.
 
     Attributes:
         front: The git front, if any.
         forward: The forwarder, if any.
+        fixture: The fixture that takes publications and never answers, if any; it stands alone.
     """
 
     front: FrontSettings | None
     forward: ForwardSettings | None
+    fixture: FixtureSettings | None = None
 
 
 class Deed(StrEnum):
@@ -154,13 +157,27 @@ def parse_settings(text: str) -> WireSettings:
         UsageError: It is not JSON, or a key or value is wrong; the text names it.
     """
     data = _parse_object(text, where="configuration")
-    _check_keys(data, where="configuration", keys=("front", "forward"))
+    _check_keys(data, where="configuration", keys=("front", "forward", "fixture"))
+    if data.get("fixture") is not None:
+        if data.get("front") is not None or data.get("forward") is not None:
+            msg = "configuration: a fixture stands alone; give neither front nor forward with it"
+            raise UsageError(msg)
+        fixture = _parse_fixture(_as_object(data["fixture"], where="fixture"))
+        return WireSettings(front=None, forward=None, fixture=fixture)
     front = None if data.get("front") is None else _parse_front(_as_object(data["front"], where="front"))
     forward = None if data.get("forward") is None else _parse_forward(_as_object(data["forward"], where="forward"))
     if front is None and (forward is None or forward.upstream == FRONT):
         msg = "configuration: nothing to serve; give a front, or a forward with an upstream of its own"
         raise UsageError(msg)
     return WireSettings(front=front, forward=forward)
+
+
+def _parse_fixture(data: Mapping[str, object]) -> FixtureSettings:
+    _check_keys(data, where="fixture", keys=("create", "publish"))
+    return FixtureSettings(
+        create=_parse_text(data.get("create"), where="fixture.create"),
+        publish=_parse_text(data.get("publish"), where="fixture.publish"),
+    )
 
 
 def _parse_front(data: Mapping[str, object]) -> FrontSettings:

@@ -90,7 +90,7 @@ def test_the_truth_check_holds_only_for_what_was_really_published(
     spec = make_spec("task_loop", transport)
     scenario = SCENARIOS["task_loop"]
     rows: list[dict[str, object]] = []
-    builder = RowBuilder.of(spec, scenario.profile)
+    builder = RowBuilder.of(spec, scenario)
     with open_stage(spec, scenario, subject_class(git_variant)) as stage:
         prepare(stage, builder, rows)
         expectations = perform(stage, builder, rows)

@@ -194,7 +194,7 @@ def test_the_truth_check_holds_only_for_what_was_really_published(
     spec, subject = make_trial(name, transport, spoiled=spoiled)
     scenario = SCENARIOS["task_loop"]
     rows: list[dict[str, object]] = []
-    builder = RowBuilder.of(spec, scenario.profile)
+    builder = RowBuilder.of(spec, scenario)
     with open_stage(spec, scenario, subject) as stage:
         prepare(stage, builder, rows)
         expectations = perform(stage, builder, rows)

@@ -99,3 +99,19 @@ def test_the_json_has_a_line_for_each_subject_and_case() -> None:
         ("git(null)", True),
     ]
     assert CASE.items() - {("valid", True)} <= section["publications"][0].items()
+
+
+def test_tasks_at_once_have_a_table_of_their_own() -> None:
+    row = total("git", "http") | {
+        "scenario": "parallel_tasks_v1",
+        "operation": "parallel_tasks.total",
+        "publications": None,
+        "n_tasks": 8,
+        "tasks_published": 6,
+        "tasks_refused": {"task1": "task1.acquire", "task2": "task2.publish"},
+        "lost_updates": 0,
+        "parallel_work_wall_ms": 100.0,
+        "parallel_publish_wall_ms": 50.5,
+    }
+    markdown = render_loop_markdown(summary(row))
+    assert "| http | git | 0 | 8 | 6 | 2 | 0 | 100.0 | 50.5 |" in markdown
