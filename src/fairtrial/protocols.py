@@ -50,12 +50,14 @@ class Subject(Protocol):
         acquisition_models: What a fresh and a warm acquisition are called in records.
         publication_request: Substring of "METHOD target" of the HTTP requests that can move a branch, for fault rules
             and for counting replays.
+        publication_mark: Text in what a client sends by which a publication is known in the tool's own protocol.
     """
 
     kind: ClassVar[str]
     transports: ClassVar[frozenset[Transport]]
     acquisition_models: ClassVar[Mapping[Manner, str]]
     publication_request: ClassVar[str]
+    publication_mark: ClassVar[str]
 
     def __init__(self, variant: Variant) -> None:
         """Take a variant; it must not touch the machine."""

@@ -32,15 +32,16 @@ def test_every_motion_and_manner_is_in_the_reference(read_table: ReadTable, name
     assert manners == {str(manner) for manner in Manner} - {"plain"}
 
 
-def test_the_fault_cases_are_those_of_the_program_in_its_order(read_table: ReadTable) -> None:
-    told = [
-        tuple(line[column].strip("`") for column in ("case", "fault", "connection", "client's end"))
-        for line in read_table(PAGE, "publication_under_fault_v1")
-    ]
-    assert told == [
+def test_the_fault_cases_are_those_of_the_program_in_its_order(read_table: ReadTable, names: Names) -> None:
+    table = read_table(PAGE, "publication_under_fault_v1")
+    columns = ("case", "fault", "connection", "client's end")
+    assert [tuple(line[column].strip("`") for column in columns) for line in table] == [
         (case.name, str((case.wire and case.wire.kind) or case.store or "none"), str(case.reuse), str(case.client_end))
         for case in FAULT_CASES.values()
     ]
+    all_of_them = SCENARIOS["publication_under_fault_v1"].transports
+    transports = [all_of_them if line["transports"] == "all" else set(names(line["transports"])) for line in table]
+    assert transports == [case.transports for case in FAULT_CASES.values()]
 
 
 @pytest.mark.parametrize("name", OF_OPERATIONS)

@@ -15,6 +15,9 @@ HELD_MS: Final = 3000
 """How long the request of a client that is killed is held: the kill and one look at the store must fit in."""
 
 HTTP: Final = frozenset({Transport.HTTP})
+NATIVE: Final = frozenset({Transport.NATIVE})
+SSH: Final = frozenset({Transport.SSH})
+EVERY: Final = frozenset({Transport.HTTP, Transport.FILE, Transport.NATIVE, Transport.SSH})
 
 
 class Hit(StrEnum):
@@ -48,9 +51,9 @@ class WireFault:
     nth: int = 1
     hit: Hit = Hit.PUBLICATION
 
-    def rule(self, publication_request: str) -> Fault:
-        """The forwarder's rule for a subject."""
-        match = publication_request if self.hit is Hit.PUBLICATION else ""
+    def rule(self, publication: str) -> Fault:
+        """The forwarder's rule, given what tells a publication."""
+        match = publication if self.hit is Hit.PUBLICATION else ""
         return Fault(match=match, nth=self.nth, kind=self.kind, parameter=self.parameter)
 
 
@@ -62,7 +65,7 @@ class FaultCase:
         name: Its name.
         transports: Where it can be done.
         wire: What the forwarder does; None for nothing.
-        reuse: Whether the client may send its publication on the connection of its questions.
+        reuse: Whether the client may send its publication on the connection of its questions; a factor of HTTP alone.
         client_end: How the client ends.
         store: What the server's own store does; None for nothing.
         rival: Another writer publishes to the same branch first.
@@ -85,7 +88,7 @@ FRESH: Final = ConnectionReuse.FRESH
 FAULT_CASES: Final[dict[str, FaultCase]] = {
     case.name: case
     for case in (
-        FaultCase(name=CONTROL),
+        FaultCase(name=CONTROL, transports=EVERY),
         FaultCase(name="control_fresh", reuse=FRESH),
         FaultCase(name="reply_lost_reused", wire=WireFault(kind=FaultKind.DROP_REPLY)),
         FaultCase(name="reply_lost_fresh", wire=WireFault(kind=FaultKind.DROP_REPLY), reuse=FRESH),
@@ -107,9 +110,33 @@ FAULT_CASES: Final[dict[str, FaultCase]] = {
             client_end=ClientEnd.KILLED,
         ),
         FaultCase(name="reply_stalled", wire=WireFault(kind=FaultKind.STALL), client_end=ClientEnd.TIME_LIMIT),
-        FaultCase(name="server_refuses", store=StoreFault.REFUSE),
-        FaultCase(name="rival_first", rival=True),
-        FaultCase(name="rival_forced_over", rival=True, manner=Manner.FORCE),
+        FaultCase(name="stream_reply_lost", transports=NATIVE, wire=WireFault(kind=FaultKind.DROP_REPLY)),
+        FaultCase(name="stream_reply_reset", transports=NATIVE, wire=WireFault(kind=FaultKind.RST_REPLY)),
+        FaultCase(name="stream_cut", transports=NATIVE, wire=WireFault(kind=FaultKind.DROP_MID_REQUEST, parameter=100)),
+        FaultCase(name="stream_reset", transports=NATIVE, wire=WireFault(kind=FaultKind.RST_CONNECT)),
+        FaultCase(name="stream_delayed", transports=NATIVE, wire=WireFault(kind=FaultKind.DELAY, parameter=500)),
+        FaultCase(
+            name="stream_client_killed",
+            transports=NATIVE,
+            wire=WireFault(kind=FaultKind.DELAY, parameter=HELD_MS),
+            client_end=ClientEnd.KILLED,
+        ),
+        FaultCase(
+            name="stream_stalled",
+            transports=NATIVE,
+            wire=WireFault(kind=FaultKind.STALL),
+            client_end=ClientEnd.TIME_LIMIT,
+        ),
+        FaultCase(name="ssh_reply_lost", transports=SSH, wire=WireFault(kind=FaultKind.DROP_REPLY)),
+        FaultCase(name="ssh_cut", transports=SSH, wire=WireFault(kind=FaultKind.DROP_MID_REQUEST, parameter=100)),
+        FaultCase(name="ssh_reset", transports=SSH, wire=WireFault(kind=FaultKind.RST_CONNECT)),
+        FaultCase(name="ssh_delayed", transports=SSH, wire=WireFault(kind=FaultKind.DELAY, parameter=500)),
+        FaultCase(name="server_refuses", transports=EVERY, store=StoreFault.REFUSE),
+        FaultCase(name="server_killed_before", transports=EVERY, store=StoreFault.KILL_BEFORE),
+        FaultCase(name="server_killed_after", transports=EVERY, store=StoreFault.KILL_AFTER),
+        FaultCase(name="server_killed_at_report", transports=EVERY, store=StoreFault.KILL_REPORT),
+        FaultCase(name="rival_first", transports=EVERY, rival=True),
+        FaultCase(name="rival_forced_over", transports=EVERY, rival=True, manner=Manner.FORCE),
         FaultCase(
             name="rival_forced_over_reply_lost",
             rival=True,

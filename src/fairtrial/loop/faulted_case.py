@@ -25,7 +25,7 @@ from fairtrial.loop.verdict_row import (
     wire_fields,
 )
 from fairtrial.loop.work import NO_WIRE, Meter, edit_step, forward_ledger, notes, payload, step_row, traffic
-from fairtrial.model.loop import Manner, Motion, Operation, Place, Step
+from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport
 from fairtrial.model.process import ProcessResult
 
 __all__ = ["CaseResult", "play_case"]
@@ -76,14 +76,15 @@ def play_case(
         problem = _work(stage, builder, rows, case)
     if problem:
         return CaseResult(
-            row=builder.harness(name, elapsed_ms=None, n_commands=0, returncode=1) | invalid_fields(case, problem)
+            row=builder.harness(name, elapsed_ms=None, n_commands=0, returncode=1)
+            | invalid_fields(stage, case, problem)
         )
     prepared = _prepare(stage, case)
     published = _publish(stage, builder, rows, case, prepared, meter)
     wire = None
     if published.ledger is not None:
         seen = published.ledger.requests[published.requests_from :]
-        wire = read_delivery(seen, stage.subject.publication_request, n_usual=n_usual)
+        wire = read_delivery(seen, _publication_on(stage), n_usual=n_usual)
     truth, failures = server_truth(prepared.expected, published.head_at_exit, published.truth)
     problem = _why_invalid(case, prepared, published, wire, truth)
     claim = stage.subject.claim(published.result)
@@ -95,7 +96,7 @@ def play_case(
         recovery = _recover(stage, builder, rows, case, prepared, verdict)
     again, final = _retry(stage, prepared, recovery)
     row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
-    row |= case_fields(case) | {
+    row |= case_fields(stage, case) | {
         "valid": not problem,
         "invalid_reason": problem or None,
         **fault_fields(published.ledger, prepared.sabotage),
@@ -196,7 +197,7 @@ def _publish(
     before = 0
     if server is not None:
         before = len(forward_ledger(server).requests)
-        rules = [] if case.wire is None else [case.wire.rule(stage.subject.publication_request)]
+        rules = [] if case.wire is None else [case.wire.rule(_publication_on(stage))]
         server.set_faults(rules, case.reuse)
     steps = stage.subject.steps(Motion.PUBLISH, case.manner, prepared.place)
     with meter.running():
@@ -223,6 +224,12 @@ def _publish(
         truth=truth,
         elapsed_ms=(time.perf_counter() - begun_s) * 1000,
     )
+
+
+def _publication_on(stage: Stage) -> str:
+    """What tells a publication on this wire: a request of HTTP, or a mark in the tool's own protocol."""
+    http = stage.spec.loop.transport is Transport.HTTP
+    return stage.subject.publication_request if http else stage.subject.publication_mark
 
 
 def _run_publication(stage: Stage, case: FaultCase, step: Step) -> ProcessResult:

@@ -24,8 +24,8 @@ NO_PROCESS: Final = {"tool_call_count": 0, "terminal_tool_call_count": 0, "vcs_t
 SERVERS: Final = {
     Transport.FILE: "none: the store is read through the file system",
     Transport.HTTP: "the tool's own server on 127.0.0.1 behind a counting forwarder",
-    Transport.NATIVE: "the tool's own server on 127.0.0.1",
-    Transport.SSH: "the tool's own server behind a local ssh command",
+    Transport.NATIVE: "the tool's own server on 127.0.0.1 behind a forwarder that counts bytes",
+    Transport.SSH: "the tool's own server command behind a stand-in for ssh on this machine",
     Transport.HOSTED: "hosted",
 }
 TRACKS: Final = {

@@ -111,7 +111,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             shared_base=False,
             setup=Setup.UNTIMED,
             operations=(),
-            transports=frozenset({Transport.HTTP}),
+            transports=frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}),
             play=Play.FAULTS,
         ),
         Scenario(
@@ -122,7 +122,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             shared_base=True,
             setup=Setup.UNTIMED,
             operations=tuple(operation for task in PARALLEL_TASKS for operation in _parallel_task(task)),
-            transports=frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE}),
+            transports=frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}),
             play=Play.PARALLEL,
         ),
         Scenario(

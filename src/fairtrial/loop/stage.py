@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from fairtrial.errors import HostError
@@ -19,16 +19,18 @@ from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
 from fairtrial.loop.server import own_server
 from fairtrial.loop.spawned import run_until_killed
+from fairtrial.loop.ssh import SshWire
 from fairtrial.model.loop import Place, Play, Scenario, Serve, Step, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
 from fairtrial.wire.client import WireServer
+from fairtrial.wire.faults import Fault
 from fairtrial.wire.fixture import FixtureSettings
-from fairtrial.wire.ledger import WireLedger
+from fairtrial.wire.ledger import ConnectionReuse, WireLedger
 from fairtrial.wire.settings import FRONT, ForwardSettings, WireSettings
 
-__all__ = ["PROBE_LIMIT_S", "STEP_LIMIT_S", "Stage", "open_stage"]
+__all__ = ["PROBE_LIMIT_S", "STEP_LIMIT_S", "Stage", "Wire", "open_stage"]
 
 STEP_LIMIT_S: Final = 120.0
 PROBE_LIMIT_S: Final = 120.0
@@ -43,6 +45,22 @@ LOOPBACK: Final = "127.0.0.1"
 SHOWN_PORT: Final = 8080
 
 
+class Wire(Protocol):
+    """What stands between client and server, counts, and can be told to fail."""
+
+    def set_faults(self, faults: Sequence[Fault], reuse: ConnectionReuse | None = None) -> None:
+        """Replace the plan of faults and its counts, and the factor unless it is None."""
+        ...
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing is in flight, for at most so long; return whether nothing is."""
+        ...
+
+    def ledger(self) -> WireLedger:
+        """What it saw so far."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Stage:
     """Where a trial plays.
@@ -54,7 +72,7 @@ class Stage:
         root: The trial's own directory.
         environment: The whole environment of the subject's commands.
         remote: The address of the remote.
-        server: The wire server that clients of a loopback transport talk to, or None when there is none.
+        server: What stands on the wire of a loopback transport, or None when there is no wire.
         places: One place for each phase.
         transcript: Every command run so far, as records of the transcript artifact.
         n_probe_calls: Commands run by the harness to look, not to act.
@@ -69,7 +87,7 @@ class Stage:
     root: Path
     environment: Mapping[str, str]
     remote: str
-    server: WireServer | None
+    server: Wire | None
     places: dict[str, Place]
     transcript: list[dict[str, object]]
     n_probe_calls: int = 0
@@ -207,6 +225,8 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
         begun_s = time.perf_counter()
         served = _serve_fixture if scenario.play is Play.INTERRUPTED else _serve
         port, server = served(stack, task.transport, root, subject, mark)
+        if isinstance(server, SshWire):
+            environment["PATH"] = f"{server.path}:{environment['PATH']}"
         start_ms = (time.perf_counter() - begun_s) * 1000
         remote = task.hosted_remote or subject.remote(task.transport, store, port)
         stage = _stage(spec, scenario, subject, root, environment, remote, store, server)
@@ -216,7 +236,7 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
 
 def _serve_fixture(
     stack: ExitStack, _transport: Transport, _root: Path, _subject: Subject, mark: dict[str, str]
-) -> tuple[int | None, WireServer | None]:
+) -> tuple[int | None, Wire | None]:
     """Start the server that takes a publication and never answers."""
     server = stack.enter_context(WireServer())
     return server.start(FIXTURE, SERVER_ENVIRONMENT | mark), server
@@ -224,11 +244,14 @@ def _serve_fixture(
 
 def _serve(
     stack: ExitStack, transport: Transport, root: Path, subject: Subject, mark: dict[str, str]
-) -> tuple[int | None, WireServer | None]:
+) -> tuple[int | None, Wire | None]:
     """Start what the transport needs; the port for clients, and the wire server if clients talk to one.
 
-    HTTP is always counted by the forwarder, whoever serves behind it. All of it carries the janitor's `mark`.
+    Whoever serves, our forwarder stands before it: it speaks HTTP over `http`, and only counts bytes and looks for the
+    publication's mark over `native`. All of it carries the janitor's `mark`.
     """
+    if transport is Transport.SSH:
+        return None, SshWire(root / "ssh", subject.publication_mark)
     served = root / "served"
     front = subject.server(transport, served)
     if front is None:
@@ -238,9 +261,9 @@ def _serve(
         home.mkdir()
         _write_files(subject, home)
         own_port = stack.enter_context(own_server(front, subject.environment(home) | mark, root / "server.log"))
-        if transport is not Transport.HTTP:
-            return own_port, None
-        settings = WireSettings(front=None, forward=ForwardSettings(upstream=f"{LOOPBACK}:{own_port}"))
+        watch = None if transport is Transport.HTTP else subject.publication_mark
+        forward = ForwardSettings(upstream=f"{LOOPBACK}:{own_port}", watch=watch)
+        settings = WireSettings(front=None, forward=forward)
     else:
         settings = WireSettings(front=front, forward=ForwardSettings(upstream=FRONT))
     server = stack.enter_context(WireServer())
@@ -261,7 +284,7 @@ def _stage(
     environment: Mapping[str, str],
     remote: str,
     store: Path,
-    server: WireServer | None,
+    server: Wire | None,
 ) -> Stage:
     first = root / scenario.phases[0]
     hosted = spec.loop.transport is Transport.HOSTED

@@ -11,7 +11,7 @@ from fairtrial.loop.seed import NOTES
 from fairtrial.loop.stage import Stage
 from fairtrial.loop.truth import Expectation
 from fairtrial.loop.work import NO_WIRE
-from fairtrial.model.loop import LocalState, Place, Sabotage, Truth
+from fairtrial.model.loop import LocalState, Place, Sabotage, Transport, Truth
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.ledger import ForwardLedger
 
@@ -94,12 +94,12 @@ def notes_sha256(place: Place) -> str | None:
     return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
-def case_fields(case: FaultCase) -> Row:
+def case_fields(stage: Stage, case: FaultCase) -> Row:
     """What was planned."""
     return {
         "fault_case": case.name,
         "fault_kind": _kind(case),
-        "connection_reuse": case.reuse,
+        "connection_reuse": case.reuse if stage.spec.loop.transport is Transport.HTTP else None,
         "client_end": case.client_end,
     }
 
@@ -110,9 +110,9 @@ def _kind(case: FaultCase) -> str | None:
     return case.store
 
 
-def invalid_fields(case: FaultCase, reason: str) -> Row:
+def invalid_fields(stage: Stage, case: FaultCase, reason: str) -> Row:
     """All that is to say of a case whose work failed before it could be published."""
-    return case_fields(case) | {"valid": False, "invalid_reason": reason, "verdict": None}
+    return case_fields(stage, case) | {"valid": False, "invalid_reason": reason, "verdict": None}
 
 
 def fault_fields(ledger: ForwardLedger | None, sabotage: Sabotage | None) -> Row:

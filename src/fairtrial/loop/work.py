@@ -8,11 +8,10 @@ from typing import Final
 from fairtrial.errors import HostError
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.seed import NOTES, seed_files, write_seed
-from fairtrial.loop.stage import STEP_LIMIT_S, Stage
+from fairtrial.loop.stage import STEP_LIMIT_S, Stage, Wire
 from fairtrial.loop.truth import Expectation
 from fairtrial.model.loop import Motion, Operation, Place, Setup, Step, Transport
 from fairtrial.model.process import ProcessResult
-from fairtrial.wire.client import WireServer
 from fairtrial.wire.ledger import ForwardLedger
 
 __all__ = [
@@ -38,8 +37,8 @@ __all__ = [
 NO_WIRE: Final = {
     Transport.FILE: "the file transport has no wire to count on",
     Transport.HTTP: "no forwarder was started",
-    Transport.NATIVE: "the forwarder speaks HTTP; the tool's own protocol is not counted",
-    Transport.SSH: "a pipe to a local command has no wire to count on",
+    Transport.NATIVE: "no forwarder was started",
+    Transport.SSH: "no stand-in for ssh was started",
     Transport.HOSTED: "a hosted wire is not ours to count",
 }
 
@@ -180,7 +179,7 @@ def traffic(stage: Stage) -> Traffic | None:
     )
 
 
-def forward_ledger(server: WireServer) -> ForwardLedger:
+def forward_ledger(server: Wire) -> ForwardLedger:
     """What the forwarder saw so far.
 
     Raises:
@@ -225,5 +224,5 @@ def network_fields(stage: Stage, moved: Traffic | None) -> Row:
         "network_bytes": moved.up_bytes + moved.down_bytes,
         "network_up_bytes": moved.up_bytes,
         "network_down_bytes": moved.down_bytes,
-        "network_requests": moved.n_requests,
+        **({"network_requests": moved.n_requests} if stage.spec.loop.transport is Transport.HTTP else {}),
     }

@@ -56,12 +56,13 @@ class Fossil:
     """The fossil subject; a variant's settings are fossil settings."""
 
     kind: ClassVar[str] = "fossil"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP})
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE})
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_repository_checkout",
     }
     publication_request: ClassVar[str] = "POST /store"
+    publication_mark: ClassVar[str] = "POST /store"
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -100,16 +101,16 @@ class Fossil:
 
     def server(self, transport: Transport, root: Path) -> Serve | None:
         """`fossil server` over a directory of repositories."""
-        if transport is not Transport.HTTP:
+        if transport not in {Transport.HTTP, Transport.NATIVE}:
             return None
         options = ("server", str(root), "--port", "{port}", "--localhost", "--nojail")
         return Serve(argv=(self._fossil, *options), cwd=root, ready="Listening for HTTP requests on TCP port")
 
     def remote(self, transport: Transport, store: Path, port: int | None) -> str:
         """A file address, or the loopback server's with the login that pushing needs."""
-        if transport is Transport.HTTP:
-            return f"http://{USER}:{PASSWORD}@127.0.0.1:{port}/{store.stem}"
-        return f"file://{store}"
+        if transport is Transport.FILE:
+            return f"file://{store}"
+        return f"http://{USER}:{PASSWORD}@127.0.0.1:{port}/{store.stem}"
 
     def create_store(self, place: Place) -> tuple[Step, ...]:
         """One repository with one user; the settings both as the client's own and in the repository.

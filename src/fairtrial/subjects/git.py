@@ -28,6 +28,7 @@ from fairtrial.model.loop import (
 from fairtrial.model.process import ProcessResult
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.git_store import (
+    PUBLICATION_MARK,
     PUBLICATION_REQUEST,
     claim_of_git,
     create_git_store,
@@ -54,13 +55,14 @@ class Git:
 
     kind: ClassVar[str] = "git"
     transports: ClassVar[frozenset[Transport]] = frozenset(
-        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.HOSTED}
+        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH, Transport.HOSTED}
     )
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_object_worktree",
     }
     publication_request: ClassVar[str] = PUBLICATION_REQUEST
+    publication_mark: ClassVar[str] = PUBLICATION_MARK
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant

@@ -16,6 +16,7 @@ from fairtrial.subjects.program import PATH, ended_by_itself, first_line, said, 
 from fairtrial.wire.settings import FrontSettings
 
 __all__ = [
+    "PUBLICATION_MARK",
     "PUBLICATION_REQUEST",
     "claim_of_git",
     "create_git_store",
@@ -30,7 +31,9 @@ __all__ = [
 ]
 
 PUBLICATION_REQUEST: Final = "POST /store.git/git-receive-pack"
+PUBLICATION_MARK: Final = " report-status"  # a capability that only a push asks for
 DATE: Final = "2026-01-01T00:00:00Z"
+OWN_HOOKS: Final = ("-c", "core.hooksPath=hooks")  # a server runs its repository's own; `-c` wins over the environment
 SETTINGS: Final = {
     "gc.auto": "0",
     "maintenance.auto": "false",
@@ -93,7 +96,7 @@ def serve_git(git: str, transport: Transport, root: Path) -> FrontSettings | Ser
         case Transport.NATIVE:
             options = ("--verbose", "--log-destination=stderr", "--reuseaddr", "--listen=127.0.0.1", "--port={port}")
             exports = (f"--base-path={root}", "--export-all", "--enable=receive-pack", str(root))
-            return Serve(argv=(git, "daemon", *options, *exports), cwd=root, ready="Ready to rumble")
+            return Serve(argv=(git, *OWN_HOOKS, "daemon", *options, *exports), cwd=root, ready="Ready to rumble")
         case _:
             return None
 
@@ -105,6 +108,8 @@ def git_remote(transport: Transport, store: Path, port: int | None) -> str:
             return f"http://127.0.0.1:{port}/{store.name}"
         case Transport.NATIVE:
             return f"git://127.0.0.1:{port}/{store.name}"
+        case Transport.SSH:
+            return f"ssh://localhost{store}"
         case _:
             return f"file://{store}"
 

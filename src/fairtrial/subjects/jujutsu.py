@@ -30,6 +30,7 @@ from fairtrial.model.loop import (
 from fairtrial.model.process import ProcessResult
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.git_store import (
+    PUBLICATION_MARK,
     PUBLICATION_REQUEST,
     claim_of_git,
     create_git_store,
@@ -68,12 +69,15 @@ class Jujutsu:
     """The jj subject; a variant's settings are TOML values of its configuration."""
 
     kind: ClassVar[str] = "jj"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE})
+    transports: ClassVar[frozenset[Transport]] = frozenset(
+        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}
+    )
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_store_workspace",
     }
     publication_request: ClassVar[str] = PUBLICATION_REQUEST
+    publication_mark: ClassVar[str] = PUBLICATION_MARK
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant

@@ -64,12 +64,15 @@ class Mercurial:
     """The hg subject; a variant's settings are `section.key` pairs of an hgrc."""
 
     kind: ClassVar[str] = "hg"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP})
+    transports: ClassVar[frozenset[Transport]] = frozenset(
+        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}
+    )
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_store_share",
     }
     publication_request: ClassVar[str] = "cmd=unbundle"
+    publication_mark: ClassVar[str] = "unbundle"
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -115,7 +118,7 @@ class Mercurial:
 
     def server(self, transport: Transport, root: Path) -> Serve | None:
         """`hg serve` over a directory."""
-        if transport is not Transport.HTTP:
+        if transport not in {Transport.HTTP, Transport.NATIVE}:
             return None
         config = root.parent / "server" / "hgweb.conf"
         options = ("serve", "-v", "--web-conf", str(config), "--address", "127.0.0.1", "--port", "{port}")
@@ -123,7 +126,13 @@ class Mercurial:
 
     def remote(self, transport: Transport, store: Path, port: int | None) -> str:
         """A path, or the loopback server's address."""
-        return f"http://127.0.0.1:{port}/{store.name}" if transport is Transport.HTTP else str(store)
+        match transport:
+            case Transport.FILE:
+                return str(store)
+            case Transport.SSH:
+                return f"ssh://localhost/{store}"
+            case _:
+                return f"http://127.0.0.1:{port}/{store.name}"
 
     def create_store(self, place: Place) -> tuple[Step, ...]:
         """One empty repository."""

@@ -67,12 +67,13 @@ class Oak:
     """The oak subject; its variants differ by binary and by `push_options` in their settings."""
 
     kind: ClassVar[str] = "oak"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.HTTP})
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.HTTP, Transport.NATIVE})
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "second_full_clone",
     }
     publication_request: ClassVar[str] = "POST /api/lane/store/push"
+    publication_mark: ClassVar[str] = "POST /api/lane/store/push"
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -111,7 +112,7 @@ class Oak:
 
     def server(self, transport: Transport, root: Path) -> Serve | None:
         """`oak serve` over a directory."""
-        if transport is not Transport.HTTP:
+        if transport not in {Transport.HTTP, Transport.NATIVE}:
             return None
         return Serve(
             argv=(self._oak, "serve", "--dir", str(root), "--port", "{port}"), cwd=root, ready="listening on http://"

@@ -30,6 +30,7 @@ from fairtrial.wire.settings import (
     parse_command,
     parse_settings,
 )
+from fairtrial.wire.stream import StreamForwarder
 
 _STDIN, _STDOUT = 0, 1
 _MAX_LINE_BYTES: Final = 1024 * 1024
@@ -70,7 +71,7 @@ class _WireServer:
 
     def __init__(self) -> None:
         self._front: GitFront | None = None
-        self._forwarder: Forwarder | None = None
+        self._forwarder: Forwarder | StreamForwarder | None = None
         self._fixture: SilentServer | None = None
         self._records: list[RequestRecord] = []
         self._internal_errors: deque[str] = deque(maxlen=_MAX_INTERNAL_ERRORS)
@@ -102,11 +103,17 @@ class _WireServer:
         port = port if self._fixture is None else self._fixture.port
         return {"schema": "wire-ready/1", "port": port, "front_port": front_port}
 
-    async def _start_forwarder(self, settings: ForwardSettings) -> Forwarder:
+    async def _start_forwarder(self, settings: ForwardSettings) -> Forwarder | StreamForwarder:
         if settings.upstream == FRONT and self._front is not None:
             upstream = Address(host="127.0.0.1", port=self._front.port)
         else:
             upstream = parse_address(settings.upstream)
+        if settings.watch is not None:
+            stream = StreamForwarder(
+                upstream=upstream, watch=settings.watch, faults=settings.faults, on_record=self._records.append
+            )
+            await stream.start()
+            return stream
         forwarder = Forwarder(
             upstream=upstream,
             reuse=settings.connection_reuse,

@@ -53,11 +53,13 @@ class ForwardSettings:
         upstream: `host:port`, `unix:/path`, or `FRONT`.
         faults: The plan.
         connection_reuse: The factor.
+        watch: The mark by which a publication is found in a protocol that is not HTTP's; None to speak HTTP.
     """
 
     upstream: str
     faults: tuple[Fault, ...] = ()
     connection_reuse: ConnectionReuse = ConnectionReuse.REUSED
+    watch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +193,7 @@ def _parse_front(data: Mapping[str, object]) -> FrontSettings:
 
 
 def _parse_forward(data: Mapping[str, object]) -> ForwardSettings:
-    _check_keys(data, where="forward", keys=("upstream", "faults", "connection_reuse"))
+    _check_keys(data, where="forward", keys=("upstream", "faults", "connection_reuse", "watch"))
     upstream = _parse_text(data.get("upstream"), where="forward.upstream")
     if upstream != FRONT:
         parse_address(upstream)
@@ -200,6 +202,7 @@ def _parse_forward(data: Mapping[str, object]) -> ForwardSettings:
         upstream=upstream,
         faults=parse_faults(data.get("faults", [])),
         connection_reuse=reuse,
+        watch=None if data.get("watch") is None else _parse_text(data["watch"], where="forward.watch"),
     )
 
 
