@@ -19,6 +19,7 @@ from typing import IO, Any, Final, cast
 
 CHUNK_BYTES: Final = 64 * 1024
 OPTIONS_WITH_VALUE: Final = frozenset("bcDEeFIiJLlmOopQRSWw")
+QUIET_S: Final = 0.3
 LOST: Final = 255  # what ssh ends with when the connection is gone
 
 
@@ -58,11 +59,16 @@ class Call:
 def carry(call: Call, server: "subprocess.Popen[bytes]") -> int:
     """Move bytes both ways until the server has ended or the connection is lost; the exit status of ssh."""
     answers = cast("IO[bytes]", server.stdout)
-    selector = selectors.DefaultSelector()
+    selector = selectors.PollSelector()  # standard input may be /dev/null, which epoll refuses
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ, "up")
     selector.register(answers, selectors.EVENT_READ, "down")
     while True:
-        for key, _ in selector.select():
+        ready = selector.select(QUIET_S if call.swallowed else None)
+        if not ready:  # what there was to swallow is over, and the server waits for more
+            call.fired = True
+            server.kill()
+            return LOST
+        for key, _ in ready:
             data = os.read(key.fd, CHUNK_BYTES)
             if key.data == "up":
                 if not data:

@@ -115,8 +115,11 @@ def git_remote(transport: Transport, store: Path, port: int | None) -> str:
 
 
 def create_git_store(git: str, place: Place) -> tuple[Step, ...]:
-    """One bare repository whose HEAD is the trunk."""
-    return (Step(argv=(git, "init", "-q", "--bare", "-b", place.trunk, str(place.store)), cwd=place.root),)
+    """One bare repository whose HEAD is the trunk, and which filters for partial clones."""
+    return (
+        Step(argv=(git, "init", "-q", "--bare", "-b", place.trunk, str(place.store)), cwd=place.root),
+        Step(argv=(git, "config", "uploadpack.allowFilter", "true"), cwd=place.store),
+    )
 
 
 def seed_git_store(git: str, place: Place, tree: Path) -> tuple[Step, ...]:

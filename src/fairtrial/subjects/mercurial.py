@@ -72,7 +72,7 @@ class Mercurial:
         Manner.WARM: "shared_store_share",
     }
     publication_request: ClassVar[str] = "cmd=unbundle"
-    publication_mark: ClassVar[str] = "unbundle"
+    publication_mark: ClassVar[str] = "HG20\0\0\0"  # a bundle itself; questions name the format without the zeros
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant

@@ -202,8 +202,16 @@ def _parse_forward(data: Mapping[str, object]) -> ForwardSettings:
         upstream=upstream,
         faults=parse_faults(data.get("faults", [])),
         connection_reuse=reuse,
-        watch=None if data.get("watch") is None else _parse_text(data["watch"], where="forward.watch"),
+        watch=None if data.get("watch") is None else _parse_mark(data["watch"]),
     )
+
+
+def _parse_mark(value: object) -> str:
+    """A mark may hold any byte that is a character, zeros too."""
+    if not isinstance(value, str) or not value:
+        msg = f"forward.watch: a text is wanted, not {value!r:.80}"
+        raise UsageError(msg)
+    return value
 
 
 def _parse_reuse(value: object, *, where: str) -> ConnectionReuse:
