@@ -22,11 +22,11 @@ LATER = {"report.html", "promotion.json"}
 
 
 def one_of(sweep: Path, name: str) -> dict[str, Any]:
-    """The first document of that name, or the first line of it where it has a document a line."""
+    """The first document of that name, or the first line of it."""
     found = sorted(sweep.rglob(name))
     assert found, name
     text = found[0].read_text()
-    data: dict[str, Any] = json.loads(text.splitlines()[0] if name.endswith(".jsonl") else text)
+    data: dict[str, Any] = json.loads(text if name.endswith(".json") else text.splitlines()[0])
     return data
 
 

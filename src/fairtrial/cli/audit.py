@@ -8,7 +8,7 @@ import click
 
 from fairtrial.cli.output import print_json
 from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
-from fairtrial.evidence.endings import is_void
+from fairtrial.evidence.endings import VOID_MEMBERS, is_void
 from fairtrial.store.audit import AuditReport, audit
 from fairtrial.store.layout import open_results
 
@@ -28,7 +28,7 @@ def command(*, directory: Path, expect: str | None, as_json: bool) -> int:
     """
     if expect is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expect):
         raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
-    found = audit(open_results(directory), expect=expect, is_void=is_void)
+    found = audit(open_results(directory), expect=expect, is_void=is_void, final_members=VOID_MEMBERS)
     code = _exit_code(found)
     if as_json:
         print_json({"schema": "audit/1", "intact": found.is_intact, "complete": found.is_complete, **asdict(found)})

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from fairtrial.cli.output import print_json, result_console
+from fairtrial.cli.output import own_command, print_json, result_console
 from fairtrial.cli.reports import summarize_results
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.evidence.loop_report import LoopSummary
@@ -36,9 +36,9 @@ def finish(begun: Begun, *, as_json: bool) -> int:
     if begun.scratch is not None:
         click.echo(f"workspaces: {begun.scratch}")
     if begun.seal is not None:
-        click.echo(f"seal: {begun.seal}  (check: fairtrial audit {where} --expect {begun.seal})")
+        click.echo(f"seal: {begun.seal}  (check: {own_command('audit', where, '--expect', begun.seal)})")
     else:
-        LOG.warning("stopped; go on with: fairtrial resume %s", where)
+        LOG.warning("stopped; go on with: %s", own_command("resume", where))
     return code
 
 

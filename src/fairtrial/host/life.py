@@ -12,7 +12,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.group import KILL_WAIT_S, pause_ms
 from fairtrial.host.proc import kill_if, list_pids, read_stat
 
-__all__ = ["guard_life", "kill_strays"]
+__all__ = ["die_with_parent", "guard_life", "kill_strays"]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -36,12 +36,24 @@ def guard_life(stdin_fd: int) -> None:
     if os.getpid() != 1:
         parent = os.getppid()
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(0)  # it died before the signal was asked for
+        die_with_parent(parent)
         # The main thread may see the end of input first and leave in good order; nothing below may outlive that either.
         atexit.register(kill_strays)
     threading.Thread(target=_die_with_input, args=(stdin_fd,), name="life", daemon=True).start()
+
+
+def die_with_parent(parent: int) -> None:
+    """Let this process be killed when the thread that started it ends.
+
+    Args:
+        parent: Id of the parent, taken before it could have died.
+
+    Raises:
+        HostError: The kernel refused.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)  # it died before the signal was asked for
 
 
 def _prctl(option: int, value: int) -> None:

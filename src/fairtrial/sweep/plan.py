@@ -19,7 +19,7 @@ class SubjectFound:
         kind: The plugin's kind.
         transports: The transports the plugin can be driven over.
         probe: What the host has.
-        plugin_sha256: Digest of the plugin's source file.
+        plugin_sha256: Digest of the plugin's source files.
     """
 
     variant: Variant
