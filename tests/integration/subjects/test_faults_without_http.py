@@ -58,8 +58,9 @@ def test_a_cut_of_the_tools_own_protocol_is_told_by_the_forwarder(make_trial: Ma
     for case, (delivery, truth) in STREAM.items():
         row = found[case]
         assert row["valid"], row["invalid_reason"]
-        assert row["server_truth"] == truth, row
-        assert row["delivery"] in {delivery, "replayed"}, row
+        replayed = row["delivery"] == "replayed"  # hg sends again when a connection that it reuses has died
+        assert replayed or row["delivery"] == delivery, row
+        assert row["server_truth"] == ("durable" if replayed else truth), row
         assert row["local_work_preserved"]
         assert row["retry_safe"], row["retry_failures"]
 
