@@ -30,7 +30,7 @@ from fairtrial.wire.fixture import FixtureSettings
 from fairtrial.wire.ledger import ConnectionReuse, WireLedger
 from fairtrial.wire.settings import FRONT, ForwardSettings, WireSettings
 
-__all__ = ["PROBE_LIMIT_S", "STEP_LIMIT_S", "Stage", "Wire", "open_stage"]
+__all__ = ["PROBE_LIMIT_S", "SERVER_ENVIRONMENT", "STEP_LIMIT_S", "Stage", "Wire", "open_stage"]
 
 STEP_LIMIT_S: Final = 120.0
 PROBE_LIMIT_S: Final = 120.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["FixtureLedger", "FixtureRequest", "FixtureSettings", "SilentServer"]
+__all__ = ["FixtureLedger", "FixtureRequest", "FixtureSettings", "SilentServer", "content_length"]
 
 MOST_BODY_BYTES: Final = 64 * 1024 * 1024
 READ_LIMIT_S: Final = 2.0
