@@ -14,9 +14,11 @@ export PYTHONNOUSERSITE := 1
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
 
-demo: ## set up, then measure git at an agent's task and show the result
+demo: ## set up, then measure git at an agent's task and at publishing under faults, and show both
 	@requirements/setup run
 	$(BIN)/fairtrial loop --subjects git --scenarios task_loop,agent_task_baseline_v1 --transport file,http --runs 3
+	$(BIN)/fairtrial loop --subjects git --scenarios publication_under_fault_v1 --transport http --runs 1 --faults \
+	  reply_lost_reused,reply_lost_fresh,request_lost,client_killed,server_refuses
 
 test: setup ## set up, then run every test (ARGS="-k name" or a path for some)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
