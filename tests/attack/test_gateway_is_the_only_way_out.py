@@ -39,7 +39,8 @@ def ask(path, body, token):
     url = "http://127.0.0.1:8080" + path
     headers = {"x-api-key": token, "content-type": "application/json"}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=20) as reply:
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=20) as reply:
             return reply.status
     except urllib.error.HTTPError as problem:
         return problem.code
