@@ -125,20 +125,25 @@ def run_reporting(argv: Sequence[str], env: Dict[str, str]) -> Ended:
         while True:
             ready, _, _ = select.select([ours, pidfd] if listening else [pidfd], [], [])
             if ours in ready:
-                data = ours.recv(LONGEST_LINE)
-                report.take(data)
-                listening = data != b""
+                listening = hear(ours, report)
             elif pidfd in ready:
                 break
         os.close(pidfd)
         # Whoever still holds the other end has nothing to say any more.
-        ours.setblocking(False)
         ours.shutdown(socket.SHUT_RD)
         while listening:
-            data = ours.recv(LONGEST_LINE)
-            report.take(data)
-            listening = data != b""
+            listening = hear(ours, report)
     return Ended(child.wait(), report.counts())
+
+
+def hear(channel: socket.socket, report: Report) -> bool:
+    """Read once; False at the end."""
+    try:
+        data = channel.recv(LONGEST_LINE)
+    except ConnectionResetError:  # it ended without having read its key
+        return False
+    report.take(data)
+    return data != b""
 
 
 def run_pytest(plan: Dict[str, object], env: Dict[str, str]) -> Ended:
@@ -302,7 +307,7 @@ def main() -> int:
         print("test_runner: this process cannot be closed to others", file=sys.stderr)
         return NOT_CLOSED
     env = dict(os.environ)
-    nonce = read_all(int(env.pop("FAIRTRIAL_NONCE_FD")))
+    nonce = read_all(int(env.pop("FAIRTRIAL_NONCE_FD"))).strip()
     proof_fd = int(env.pop("FAIRTRIAL_PROOF_FD"))
     os.set_inheritable(proof_fd, False)
     with open(sys.argv[1], encoding="utf-8") as file:
