@@ -133,8 +133,13 @@ class Judge:
 
     def surroundings(self, limits: Limits | None = None) -> Surroundings:
         """What is beside a tree: a tool chain with pytest."""
-        env = {"PATH": "/toolchain/bin:/usr/local/go/bin:/usr/bin:/bin", "HOME": "/home/agent", "LC_ALL": "C.UTF-8"}
+        path = ":".join([*(f"{bind.target}/bin" for bind in self.binds), "/usr/local/go/bin", "/usr/bin", "/bin"])
+        env = {"PATH": path, "HOME": "/home/agent", "LC_ALL": "C.UTF-8"}
         return Surroundings(env=env, binds=self.binds, limits=limits or Limits(wall_s=60, grace_s=0.5))
+
+    def add_toolchain(self, source: Path, target: str) -> None:
+        """Have programs of one more directory."""
+        self.binds = (*self.binds, Bind(source=source, target=target))
 
     def __call__(self, oracle: OracleSpec, tree: JudgedTree, limits: Limits | None = None) -> OracleVerdict:
         return judge_oracle(
