@@ -79,6 +79,7 @@ class Judge:
         self.enforcement = enforcement
         self.captured = captured
         self.binds = (Bind(source=toolchain, target="/toolchain"),)
+        self.env: dict[str, str] = {}
         self.trees = 0
 
     def tree(self, base: Mapping[str, str | bytes], change: Mapping[str, str | bytes | Path | None]) -> JudgedTree:
@@ -134,7 +135,7 @@ class Judge:
     def surroundings(self, limits: Limits | None = None) -> Surroundings:
         """What is beside a tree: a tool chain with pytest."""
         path = ":".join([*(f"{bind.target}/bin" for bind in self.binds), "/usr/local/go/bin", "/usr/bin", "/bin"])
-        env = {"PATH": path, "HOME": "/home/agent", "LC_ALL": "C.UTF-8"}
+        env = {"PATH": path, "HOME": "/home/agent", "LC_ALL": "C.UTF-8", **self.env}
         return Surroundings(env=env, binds=self.binds, limits=limits or Limits(wall_s=60, grace_s=0.5))
 
     def add_toolchain(self, source: Path, target: str) -> None:
