@@ -22,7 +22,16 @@ from fairtrial.errors import HostError, UsageError
 from fairtrial.host.kernel import bind_mount, detach_mount, drop_ambient_capabilities, mount
 from fairtrial.host.process import run
 
-__all__ = ["Slot", "choose_slot_id", "find_system_program", "open_slot", "parse_id_map", "probe_slot", "slot_argv"]
+__all__ = [
+    "SEARCH_PATH",
+    "Slot",
+    "choose_slot_id",
+    "find_system_program",
+    "open_slot",
+    "parse_id_map",
+    "probe_slot",
+    "slot_argv",
+]
 
 SEARCH_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 FIRST_IDS: Final = (1_990_000_000, 61_000)
@@ -73,6 +82,8 @@ class Slot:
         for source in sources:
             if not source.is_absolute() or os.path.realpath(source) != str(source):
                 raise UsageError(f"{source}: not a real absolute path; name {os.path.realpath(source)}")
+            if not source.exists():
+                raise HostError(f"{source}: not there, and was to be mounted in a sandbox; make it")
         with ExitStack() as stack:
             yield tuple(
                 self._show(source, stack)
@@ -166,6 +177,9 @@ def probe_slot(env: dict[str, str]) -> str | None:
 def open_slot(scratch: Path) -> Slot:
     """Take possession of the slot that this process was started in; a process outside of any has one without mounts.
 
+    From here on this process and what it starts make files that others can read: the caller's umask would otherwise
+    decide what a checkout looks like, and could shut the slot's uid out.
+
     Args:
         scratch: Where the slot's directory is made; whoever removes that ends the slot.
 
@@ -173,6 +187,7 @@ def open_slot(scratch: Path) -> Slot:
         HostError: We are root and no uid can be given to the slot, or that uid cannot enter `scratch`.
     """
     drop_ambient_capabilities()
+    os.umask(0o022)
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
         others = [start for start, count in _own_id_map() if start and count == 1]

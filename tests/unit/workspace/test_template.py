@@ -1,4 +1,5 @@
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from fairtrial.errors import UsageError
-from fairtrial.host.slot import Slot
+from fairtrial.host.slot import Slot, open_slot
 from fairtrial.workspace.template import Template, make_template, resolve_commit
 
 MakeTemplate = Callable[..., Template]
@@ -94,11 +95,10 @@ def test_executables_links_odd_names_and_empty_files_come_through(make: MakeTemp
 
 
 def test_names_that_are_no_text_come_through(make: MakeTemplate, source: Source) -> None:
-    with open(os.fsencode(source.root) + b"/\xff\xfe", "wb") as file:
-        file.write(b"x")
+    (source.root / os.fsdecode(b"\xff\xfe")).write_text("x")
     template = make({"a": "1"})
     assert b"\xff\xfe" in template.tracked
-    assert os.path.exists(os.fsencode(template.tree) + b"/\xff\xfe")
+    assert (template.tree / os.fsdecode(b"\xff\xfe")).exists()
 
 
 def test_line_ends_and_idents_are_as_the_attributes_say_and_export_rules_are_not_applied(make: MakeTemplate) -> None:
@@ -218,12 +218,19 @@ def test_what_is_no_repository_or_no_commit_is_refused(source: Source, public_pa
             resolve_commit(repository, ref)
 
 
-def test_ten_thousand_files_make_a_template(make: MakeTemplate) -> None:
-    template = make({f"d{number % 100}/f{number}": str(number) for number in range(10_000)})
-    assert len(template.tracked) == 10_000
-
-
 def test_the_template_belongs_to_the_slot(make: MakeTemplate, slot: Slot) -> None:
     template = make({"a/b": "1"})
     owners = {path.lstat().st_uid for path in template.tree.rglob("*")}
     assert owners == {slot.uid}
+
+
+def test_the_callers_umask_does_not_show_in_a_tree(make: MakeTemplate, public_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        slot = open_slot(public_path)
+        template = make({"a/b": "1", "run": ("x", "")})
+    finally:
+        os.umask(before)
+    assert slot.root.is_dir()
+    modes = [stat.S_IMODE((template.tree / name).stat().st_mode) for name in ("a", "a/b", "run")]
+    assert modes == [0o755, 0o644, 0o755]
