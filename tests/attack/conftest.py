@@ -143,9 +143,7 @@ class Judge:
         self.binds = (*self.binds, Bind(source=source, target=target))
 
     def __call__(self, oracle: OracleSpec, tree: JudgedTree, limits: Limits | None = None) -> OracleVerdict:
-        return judge_oracle(
-            oracle, tree, self.surroundings(limits), slot=self.slot, enforcement=self.enforcement
-        )
+        return judge_oracle(oracle, tree, self.surroundings(limits), slot=self.slot, enforcement=self.enforcement)
 
 
 @pytest.fixture(scope="session")
@@ -155,7 +153,9 @@ def toolchain() -> Iterator[Path]:
     root.chmod(0o755)
     asked = subprocess.run(
         ["/usr/bin/python3", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"],
-        check=True, capture_output=True, text=True,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     packages = root / "lib" / asked.stdout.strip() / "site-packages"
     packages.mkdir(parents=True)
@@ -173,9 +173,7 @@ def toolchain() -> Iterator[Path]:
 
 
 @pytest.fixture
-def judge(
-    slot: Slot, enforcement_of: Callable[[Slot], Enforcement], tmp_path: Path, toolchain: Path
-) -> Judge:
+def judge(slot: Slot, enforcement_of: Callable[[Slot], Enforcement], tmp_path: Path, toolchain: Path) -> Judge:
     captured = tmp_path / "captured"
     captured.mkdir()
     return Judge(slot, enforcement_of(slot), captured, toolchain)

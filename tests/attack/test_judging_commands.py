@@ -71,7 +71,9 @@ def test_a_status_that_is_not_0_fails_in_spite_of_the_proof(judge_tool: JudgeCom
     assert verdict.returncode == 3
 
 
-@pytest.mark.parametrize("said", ["", "0" * 64, "$FAIRTRIAL_NONCE", "$FAIRTRIAL_NONCE $FAIRTRIAL_NONCE", "x$FAIRTRIAL_NONCE"])
+@pytest.mark.parametrize(
+    "said", ["", "0" * 64, "$FAIRTRIAL_NONCE", "$FAIRTRIAL_NONCE $FAIRTRIAL_NONCE", "x$FAIRTRIAL_NONCE"]
+)
 def test_only_the_nonce_alone_is_proof(judge_tool: JudgeCommand, said: str) -> None:
     verdict = judge_tool(SOLVED, command=f'echo "{said}" >&4')
     assert verdict.passed == (said == "$FAIRTRIAL_NONCE")
@@ -147,4 +149,5 @@ def test_an_oracle_that_ignores_the_request_to_end_is_killed(judge_tool: JudgeCo
 
 
 def test_an_oracle_has_no_network(judge_tool: JudgeCommand) -> None:
-    assert judge_tool(SOLVED, command=f"test \"$(ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1)\" = '    lo' && {PROVE}").passed
+    interfaces = "$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ')"
+    assert judge_tool(SOLVED, command=f'test "{interfaces}" = lo && {PROVE}').passed

@@ -127,7 +127,10 @@ def test_a_conftest_that_forces_passes_is_not_loaded(judge_tests: JudgeTests) ->
 
 def test_an_edited_conftest_is_the_bases_again(judge_tests: JudgeTests) -> None:
     base = {**BASE, "conftest.py": "import os\nos.environ['FROM_BASE'] = 'yes'\n"}
-    change = {"conftest.py": None, "calc.py": "import os\ndef add(a, b):\n    assert os.environ['FROM_BASE']\n    return a + b"}
+    change = {
+        "conftest.py": None,
+        "calc.py": "import os\ndef add(a, b):\n    assert os.environ['FROM_BASE']\n    return a + b",
+    }
     verdict = judge_tests(change, base=base)
     assert verdict.passed, verdict
     assert verdict.restored == ("conftest.py",)
@@ -294,5 +297,7 @@ def test_compiled_files_of_the_change_are_not_judged(judge_tests: JudgeTests) ->
 
 
 def test_what_an_oracle_writes_is_not_in_the_verdict(judge_tests: JudgeTests) -> None:
-    verdict = judge_tests(module("import sys; print('sec' + 'ret-of-the-oracle'); sys.stderr.write('sec' + 'ret-of-the-oracle')"))
+    verdict = judge_tests(
+        module("import sys; print('sec' + 'ret-of-the-oracle'); sys.stderr.write('sec' + 'ret-of-the-oracle')")
+    )
     assert "secret-of-the-oracle" not in repr(verdict)
