@@ -96,7 +96,7 @@ def test_a_file_that_serves_as_mount_point_is_left_as_it_is(root: Path, slot: Sl
     assert (root / "f").read_text() == "kept"
 
 
-def test_only_plain_files_are_read(root: Path, tmp_path: Path) -> None:
+def test_only_plain_files_are_read(root: Path) -> None:
     (root / "f").write_text("text")
     (root / "link").symlink_to("f")
     (root / "d").mkdir()
