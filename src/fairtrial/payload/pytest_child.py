@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from pluggy import Result
 
+__all__ = ["Reporter", "main", "open_report"]
+
 KEY_BYTES = 32
 PHASES = {"setup", "call", "teardown"}
 

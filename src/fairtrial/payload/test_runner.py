@@ -40,6 +40,31 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = [
+    "Counts",
+    "Ended",
+    "GoTally",
+    "Plan",
+    "Report",
+    "RustTally",
+    "Tally",
+    "close_to_others",
+    "complain",
+    "find",
+    "hear",
+    "main",
+    "names",
+    "python_child",
+    "read_all",
+    "run_cargo",
+    "run_go",
+    "run_node",
+    "run_pytest",
+    "run_reading",
+    "run_reporting",
+    "run_unittest",
+]
+
 FAILED, BAD_USAGE, NOT_BELIEVED, NOT_CLOSED, NOT_FOUND = 1, 2, 3, 125, 127
 PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 LONGEST_LINE = 1 << 16

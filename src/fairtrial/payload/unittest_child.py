@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Problem = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
 
+__all__ = ["main", "make_result_class", "open_report"]
+
 KEY_BYTES = 32
 
 
