@@ -305,3 +305,27 @@ def test_taking_over_the_first_process_cannot_make_a_success(inside: RunInside) 
     )
     result = inside((*PYTHON, script), limits=Limits(wall_s=20))
     assert not result.ok
+
+
+KEY = """
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+SESSION = ctypes.c_int(-3)
+def put(name):
+    return libc.syscall(248, b"user", name, b"secret", 6, SESSION)
+def find(name):
+    return libc.syscall(250, 10, SESSION, b"user", name, 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the test knows the numbers of x86_64 only")
+def test_no_key_of_the_host_can_be_found_and_none_can_be_left_for_another(inside: RunInside) -> None:
+    here: dict[str, Callable[[bytes], int]] = {}
+    exec(KEY, here)  # noqa: S102 - the same few calls, here and inside
+    if here["put"](b"ft-host") < 0:
+        pytest.skip("no keyring here")
+    assert here["find"](b"ft-host") > 0
+    assert said(
+        inside((*PYTHON, KEY + "print(find(b'ft-host'), put(b'ft-left'), ctypes.get_errno() == errno.ENOSYS)"))
+    ) == ("-1 -1 True\n")
+    assert said(inside("cat /proc/keys /proc/key-users")) == ""

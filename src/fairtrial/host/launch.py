@@ -10,8 +10,10 @@ from typing import Final
 
 from fairtrial.host.bwrap import check_spec, command_argv, etc_files, options
 from fairtrial.host.cgroup import MemoryGroup
+from fairtrial.host.kernel import join_new_session_keyring
 from fairtrial.host.limits import Enforcement
 from fairtrial.host.running import Running, start
+from fairtrial.host.seccomp import key_filter
 from fairtrial.host.slot import Slot, find_system_program
 from fairtrial.host.spawn import Plumbing
 from fairtrial.model.sandbox import Capture, SandboxSpec
@@ -20,6 +22,8 @@ __all__ = ["Launched", "launch"]
 
 _ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _FIRST_PASSED_FD: Final = 3
+_HIDDEN: Final = ("/proc/keys", "/proc/key-users")
+"""They list by name what the user has; a kernel without keyrings lacks them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,7 @@ class Launched:
 def launch(spec: SandboxSpec, *, slot: Slot, enforcement: Enforcement) -> Launched:
     """Start building a sandbox; errors as in `run_sandbox`."""
     check_spec(spec)
+    join_new_session_keyring()  # the filter denies keyrings inside; this keeps ours from being held there at all
     bwrap = find_system_program("bwrap", "bubblewrap")
     with ExitStack() as stack:
         group = None
@@ -66,7 +71,9 @@ def launch(spec: SandboxSpec, *, slot: Slot, enforcement: Enforcement) -> Launch
                 sources=sources,
                 file_fds=file_fds,
                 status_fd=passed.add(status_write),
+                filter_fd=passed.add(_memory_file(opened, key_filter(os.uname().machine))),
                 root_links=_root_links(),
+                hidden=[path for path in _HIDDEN if Path(path).exists()],
             )
             args_fd = passed.add(_memory_file(opened, b"".join(os.fsencode(word) + b"\0" for word in words)))
             argv = slot.argv((bwrap, "--args", str(args_fd), "--", *command_argv(spec)))

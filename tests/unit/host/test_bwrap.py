@@ -11,7 +11,7 @@ def rendered(spec: SandboxSpec) -> str:
     fds = {file.target: 9 for file in (*etc_files(spec), *spec.files)}
     sources = [str(bind.source) for bind in spec.binds]
     links = {"/bin": "usr/bin", "/lib32": ""}
-    return " ".join(options(spec, sources=sources, file_fds=fds, status_fd=5, root_links=links))
+    return " ".join(options(spec, sources=sources, file_fds=fds, status_fd=5, filter_fd=6, root_links=links))
 
 
 def spec(**changes: object) -> SandboxSpec:
@@ -22,7 +22,14 @@ def test_every_namespace_is_asked_for_by_name() -> None:
     words = rendered(spec())
     for name in ("user", "ipc", "pid", "uts", "cgroup", "net"):
         assert f"--unshare-{name} " in words
-    for wanted in ("--disable-userns", "--cap-drop ALL", "--new-session", "--die-with-parent", "--json-status-fd 5"):
+    for wanted in (
+        "--disable-userns",
+        "--cap-drop ALL",
+        "--new-session",
+        "--die-with-parent",
+        "--json-status-fd 5",
+        "--seccomp 6",
+    ):
         assert wanted in words
 
 

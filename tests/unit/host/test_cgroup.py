@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,17 @@ def test_a_group_measures_and_goes_away() -> None:
 
 def test_every_limit_has_a_mechanism_here(slot: Slot) -> None:
     assert set(probe_limits(slot).mechanisms) == set(Limit)
+
+
+def test_groups_that_were_left_long_ago_are_removed_and_young_ones_are_not() -> None:
+    groups = find_memory_groups()
+    if groups is None:
+        pytest.skip("no memory control group can be made here")
+    old, young = groups.make(1 << 26), groups.make(1 << 26)
+    try:
+        os.utime(old.path, (1, 1))
+        assert find_memory_groups() == groups
+        assert (old.path.exists(), young.path.exists()) == (False, True)
+    finally:
+        young.remove()
+        old.remove()

@@ -183,17 +183,16 @@ def test_a_partial_clone_is_refused(source: Source, public_path: Path, slot: Slo
         make_template(partial, resolve_commit(partial, "HEAD"), slot.root / "t", slot=slot)
 
 
-def test_a_shallow_clone_a_bare_repository_and_a_linked_work_tree_will_do(
-    source: Source, public_path: Path, slot: Slot
-) -> None:
+def test_shallow_bare_shared_and_linked_repositories_will_do(source: Source, public_path: Path, slot: Slot) -> None:
     source.commit({"a": "1"})
     source.commit({"a": "2"})
     source.git("clone", "-q", "--depth=1", f"file://{source.root}", "shallow", cwd=public_path)
     source.git("clone", "-q", "--bare", str(source.root), "bare", cwd=public_path)
+    source.git("clone", "-q", "--shared", str(source.root), "shared", cwd=public_path)
     source.git("worktree", "add", "-q", "--detach", str(public_path / "linked"))
     made = [
         make_template(public_path / name, resolve_commit(public_path / name, "HEAD"), slot.root / name, slot=slot)
-        for name in ("shallow", "bare", "linked")
+        for name in ("shallow", "bare", "shared", "linked")
     ]
     assert {(template.tree / "a").read_text() for template in made} == {"2"}
     assert len({template.commit for template in made}) == 1
