@@ -33,6 +33,12 @@ PARTS: Final = {
     "hg": Part("core", "apt-get install mercurial"),
     "fossil": Part("core", "apt-get install fossil"),
     "bwrap": Part("core", "apt-get install bubblewrap"),
+    "claude": Part("agents", "make agents"),
+    "codex": Part("agents", "make agents"),
+    "opencode": Part("agents", "make agents"),
+    "gemini": Part("agents", "make agents"),
+    "mini": Part("agents", "make agents"),
+    "rg": Part("agents", "apt-get install ripgrep"),
     "oak": Part("built", "cargo install --locked oakvcs-cli --version 0.102.0"),
     "jj": Part("built", "cargo install --locked jj-cli --version 0.45.1"),
 }

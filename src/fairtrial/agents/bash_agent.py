@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
-from fairtrial import payload
 from fairtrial.agents.events import Events, count_of, member_of, shortened, text_of, truth_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, missing
 from fairtrial.agents.sessions import base_environment, empty_skills, refuse_impossible, skill_files, withheld_tools
@@ -54,7 +53,7 @@ class BashAgent:
         told = asked_version([PYTHON, "--version"])
         if told is None or tuple(map(int, told.split(".")[:2])) < (3, 9):
             return missing(f"no Python 3.9 or newer at {PYTHON}", self.install)
-        file = Path(payload.__path__[0]).resolve() / "bash_agent.py"
+        file = Path(__file__).resolve().parents[1] / "payload" / "bash_agent.py"
         installation = Installation(argv=(PYTHON, "-I", "-S", INSIDE), binds=bind_beside_system(file, INSIDE))
         return found(file, VERSION, VERSION, installation)
 
