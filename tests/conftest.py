@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 import pytest
 from hypothesis import settings
 
+from fairtrial.host.slot import Slot, open_slot
+
 
 class Part(NamedTuple):
     """A program that some tests need.
@@ -137,3 +139,17 @@ def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
 def clone(pytestconfig: pytest.Config) -> Path:
     """The root of the clone."""
     return pytestconfig.rootpath
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A directory that any user may enter: with root, sandboxes run under another uid."""
+    directory = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def slot(public_path: Path) -> Slot:
+    return open_slot(public_path)

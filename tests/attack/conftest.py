@@ -1,32 +1,16 @@
 """A slot and a workspace for sandboxes that are attacked from inside."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fairtrial.host.limits import Enforcement, probe_limits
 from fairtrial.host.sandbox import run_sandbox
-from fairtrial.host.slot import Slot, open_slot
+from fairtrial.host.slot import Slot
 from fairtrial.model.sandbox import Access, Bind, Limits, SandboxResult, SandboxSpec
 
 RunInside = Callable[..., SandboxResult]
-
-
-@pytest.fixture
-def public_path() -> Iterator[Path]:
-    """A directory that any user may enter: with root, sandboxes run under another uid."""
-    directory = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
-    directory.chmod(0o711)
-    yield directory
-    shutil.rmtree(directory)
-
-
-@pytest.fixture
-def slot(public_path: Path) -> Slot:
-    return open_slot(public_path)
 
 
 @pytest.fixture

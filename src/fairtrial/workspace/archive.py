@@ -32,7 +32,6 @@ def pack_change(change: Change, *, commit: str, tree_id: str) -> bytes:
         "tree": tree_id,
         "entries": [_describe(entry) for entry in change.entries],
         "refused": [{**_name(refusal.path), "reason": refusal.reason} for refusal in change.refused],
-        "n_ignored": change.n_ignored,
         "excess": change.excess,
     }
     contents = {entry.sha256: entry.content for entry in change.entries if entry.kind is not Kind.GONE}
@@ -78,7 +77,7 @@ def unpack_change(data: bytes) -> tuple[Change, str]:
         if index["schema"] != SCHEMA:
             raise IntegrityError(f"a change of schema {index['schema']}; read it with the version that wrote it")
         entries = tuple(_entry(described, files) for described in index["entries"])
-        change = Change(entries=entries, n_ignored=index["n_ignored"])
+        change = Change(entries=entries)
         commit, tree_id = str(index["commit"]), str(index["tree"])
     except (tarfile.TarError, KeyError, ValueError, TypeError) as problem:
         raise IntegrityError(f"not a change as it was packed: {problem}; believe nothing derived from it") from problem

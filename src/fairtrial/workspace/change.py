@@ -80,13 +80,11 @@ class Change:
     Attributes:
         entries: In the order of their paths.
         refused: Special files, likewise.
-        n_ignored: Changed paths that the base's rules ignore.
         excess: The change is larger than can be kept: nothing is credited; None otherwise.
     """
 
     entries: tuple[Entry, ...]
     refused: tuple[Refusal, ...] = ()
-    n_ignored: int = 0
     excess: Limit | None = None
 
     @property
@@ -123,7 +121,6 @@ def read_change(layer: Layer, template: Template, *, slot: Slot) -> Change:
     return Change(
         entries=tuple(item for item in found if isinstance(item, Entry)),
         refused=tuple(item for item in found if isinstance(item, Refusal)),
-        n_ignored=len(ignored),
     )
 
 

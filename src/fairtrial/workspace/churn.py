@@ -104,7 +104,6 @@ class _Repository:
         for entry, blob in zip(written, self._write_blobs(written), strict=True):
             lines.append(_MODES[entry.kind] + b" " + blob + b"\t" + entry.path)
         self._git(
-            self._files,
             "update-index",
             "-z",
             "--replace",
@@ -135,6 +134,10 @@ class _Repository:
                 tree.put_file(item.path, rules.read_file(item.path, MOST_BYTES), 0o644, self._slot)
         for entry in converted:
             tree.put_file(entry.path, entry.content, 0o644, self._slot)
+        for entry in plain:
+            # Where the work tree has no attributes git takes those in the index, which are the agent's.
+            if entry.kind is not Kind.LINK and rules.mode(entry.path) is None:
+                tree.put_file(entry.path, b"", 0o644, self._slot)
         blobs = self._hash([entry.path for entry in converted])
         aside = Tree(self._aside)
         for number, entry in enumerate(plain):
