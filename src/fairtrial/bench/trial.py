@@ -166,7 +166,7 @@ def between(before: Change, now: Change) -> Change:
     ]
     refused = tuple(each for each in now.refused if each not in before.refused)
     entries.sort(key=lambda entry: entry.path)
-    return Change(entries=tuple(entries), refused=refused, n_ignored=now.n_ignored, excess=now.excess)
+    return Change(entries=tuple(entries), refused=refused, excess=now.excess)
 
 
 def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path) -> Row:
@@ -185,7 +185,6 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path)
         "patch_file": PATCH if churn.patch else None,
         "patch_truncated": churn.patch_truncated,
         "change_file": CHANGE,
-        "ignored_paths": change.n_ignored,
         "refused_paths": [each.path.decode(errors="backslashreplace") for each in change.refused],
         "links_out": [path.decode(errors="backslashreplace") for path in change.links_out],
     }
