@@ -23,7 +23,18 @@ from fairtrial.model.agent import SkillProof, Tool
 from fairtrial.model.bench import Arm, Blob, Phase, SkillFiles
 from fairtrial.protocols import Agent
 
-__all__ = ["ArmEntry", "ArmsFile", "PhaseEntry", "build_arm", "fill_prompt", "read_arms", "require_provable"]
+__all__ = [
+    "ArmEntry",
+    "ArmsFile",
+    "Defaults",
+    "FoundArm",
+    "PhaseEntry",
+    "arms_named",
+    "build_arm",
+    "fill_prompt",
+    "read_arms",
+    "require_provable",
+]
 
 MAX_SKILL_FILES: Final = 64
 MAX_SKILL_BYTES: Final = 4 << 20
@@ -117,7 +128,9 @@ class ArmEntry:
         for phase in self.phases:
             for name in names:
                 if f"{{{name}}}" in phase.prompt and name not in producing:
-                    raise ValueError(f"the prompt of phase {phase.name!r} names {{{name}}}, which produces no file before")
+                    raise ValueError(
+                        f"the prompt of phase {phase.name!r} names {{{name}}}, which produces no file before"
+                    )
             if "{skill}" in phase.prompt and phase.skill is None:
                 raise ValueError(f"the prompt of phase {phase.name!r} names {{skill}}, but the phase has none")
             if phase.produces is not None:
@@ -147,11 +160,13 @@ class Defaults:
     Attributes:
         agent: Agent plugin.
         model: Model.
+        effort: How hard the model shall think, or None.
         skills: Directories of skills by the name that presets call them by.
     """
 
     agent: str
     model: str
+    effort: str | None = None
     skills: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
 
@@ -217,7 +232,11 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         ConfigError: A skill is not where it should be.
         UsageError: The model is no fixed model.
     """
-    entry, names, skills = found.entry, dict(found.names), {name: found.root / at for name, at in found.entry.skills.items()}
+    entry, names, skills = (
+        found.entry,
+        dict(found.names),
+        {name: found.root / at for name, at in found.entry.skills.items()},
+    )
     for role, directory in defaults.skills.items():
         if any(phase.skill == role for phase in entry.phases) and role not in names and role not in skills:
             names[role] = directory.name
@@ -238,7 +257,9 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         try:
             placed.append(capture_skill(name, directory, blobs))
         except UsageError as problem:
-            raise ConfigError(f"arm {found.name!r}: {problem}", path=found.where, key=f"arms.{found.name}.skills") from None
+            raise ConfigError(
+                f"arm {found.name!r}: {problem}", path=found.where, key=f"arms.{found.name}.skills"
+            ) from None
     try:
         model = check_model_name(entry.model or defaults.model)
     except ValueError as problem:
@@ -248,7 +269,7 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         phases=phases,
         agent=entry.agent or defaults.agent,
         model=model,
-        effort=entry.effort,
+        effort=entry.effort or defaults.effort,
         skills=tuple(placed),
         grants=entry.grants,
         digest="",

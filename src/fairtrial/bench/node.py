@@ -164,7 +164,9 @@ class Node:
         if not result.ok:
             said = result.stderr.tail.decode(errors="replace").strip().splitlines()
             how = f"ended with {result.returncode}" if result.limit is None else f"reached its {result.limit} limit"
-            raise HostError(f"task {task.id}: setup {how}: {said[-1] if said else result.detail}; see `fairtrial check`")
+            raise HostError(
+                f"task {task.id}: setup {how}: {said[-1] if said else result.detail}; see `fairtrial check`"
+            )
         return layer.frozen()
 
     def close(self) -> None:

@@ -1,19 +1,23 @@
 """The row of one attempt: what stands in `results.jsonl` for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from fairtrial.bench.node import FoundAgent
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
+from fairtrial.errors import IntegrityError
 from fairtrial.gateway.control import Spend
+from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 
-__all__ = ["Row", "identity_of", "session_fields", "void_row"]
+__all__ = ["Row", "identity_of", "lost_row", "session_fields", "void_row"]
 
 Row: TypeAlias = dict[str, object]
+SCHEMA = "bench-row/1"
 UNMEASURED = (
     "input_tokens",
     "cache_creation_input_tokens",
@@ -30,6 +34,7 @@ def identity_of(spec: BenchSpec) -> Row:
     bench, task, arm = spec.bench, spec.bench.task, spec.bench.arm
     placed = {skill.name: skill.digest for skill in arm.skills}
     return {
+        "schema": SCHEMA,
         **spec.metadata,
         "task": task.id,
         "class": task.task_class,
@@ -86,6 +91,34 @@ def void_row(spec: BenchSpec, kind: str, detail: str) -> Row:
     }
 
 
+def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
+    """The row of an attempt whose worker died: void, with what its wire logs say was spent, as a lower bound."""
+    row = void_row(spec, kind, detail)
+    rows: list[WireRow] = []
+    logs = sorted(directory.glob("wire-*.jsonl")) if directory.is_dir() else []
+    for path in logs:
+        try:
+            rows += read_ledger(path)
+        except (OSError, IntegrityError) as problem:
+            row["unmeasured_reason"] = f"{path.name}: {problem}"[:200]
+            return row
+    if not logs:
+        return row
+    calls = [each for each in rows if each.was_passed_on]
+    usage = at_least(each.usage for each in calls)
+    costs = [each.cost_usd for each in calls if each.cost_usd is not None]
+    return row | {
+        **_tokens(usage),
+        "cost_usd": round(sum(costs), 6) if len(costs) == len(calls) else None,
+        "num_turns": count_turns(rows),
+        "usage_source": "wire",
+        "cost_source": "wire",
+        "usage_is_lower_bound": True,
+        "wire": {"requests": len(calls), "complete": False},
+        "unmeasured_reason": "the wire logs hold what was seen until the worker died",
+    }
+
+
 def session_fields(sessions: Sequence[Session], agent: FoundAgent) -> Row:
     """Usage, cost, turns and time over the sessions of an attempt: the wire's, with the client's claims beside."""
     speaks = agent.agent.dialect is not None
@@ -106,7 +139,9 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent) -> Row:
         "cost_source": "wire" if speaks and cost is not None else None,
         "reported_usage": [_reported(session) for session in sessions],
         "wire": _wire(sessions) if speaks else None,
-        "session_ids": [session.report.session_id for session in sessions if session.report and session.report.session_id],
+        "session_ids": [
+            session.report.session_id for session in sessions if session.report and session.report.session_id
+        ],
         "sessions": [_session(session) for session in sessions],
         "transcript_missing": any(session.transcript is None for session in sessions),
         "transcript_artifacts": [session.transcript for session in sessions if session.transcript is not None],
@@ -196,4 +231,3 @@ def _add(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for name, count in each.items():
             total[name] = total.get(name, 0) + count
     return total
-

@@ -243,4 +243,3 @@ def _event(line: bytes) -> bytes:
     if not isinstance(value, dict):
         value = {"unparsed": line.decode("utf-8", "backslashreplace").rstrip("\n")}
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-

@@ -5,6 +5,7 @@ Owns the form of the file. What its paths and refs stand for is `tasks`'s.
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Annotated, Final
 
@@ -232,6 +233,6 @@ def _require_apart(name: str, paths: tuple[str, ...]) -> None:
     for path in paths:
         _require_path(name, path)
     ordered = sorted(PurePosixPath(path).parts for path in paths)
-    for earlier, later in zip(ordered, ordered[1:], strict=False):
+    for earlier, later in pairwise(ordered):
         if later[: len(earlier)] == earlier:
             raise ValueError(f"{name}: {'/'.join(later)!r} lies in {'/'.join(earlier)!r}; name only one of them")

@@ -60,7 +60,7 @@ def read_task_file(path: Path) -> tuple[Document, TaskFile]:
     return document, parsed
 
 
-def select_tasks(parsed: TaskFile, *, only: Sequence[str], include_expensive: bool) -> Selection:  # noqa: FBT001 - keyword
+def select_tasks(parsed: TaskFile, *, only: Sequence[str], include_expensive: bool) -> Selection:
     """Choose what runs.
 
     Raises:
@@ -233,9 +233,7 @@ def _capture(root: Path, relative: str | None, blobs: BlobStore) -> Blob | None:
 
 
 def _capture_cheat(root: Path, entry: CheatEntry, blobs: BlobStore) -> Cheat:
-    return Cheat(
-        name=entry.name, patch=_capture(root, entry.patch, blobs), script=_capture(root, entry.script, blobs)
-    )
+    return Cheat(name=entry.name, patch=_capture(root, entry.patch, blobs), script=_capture(root, entry.script, blobs))
 
 
 def _text_digest(text: str) -> str:

@@ -92,9 +92,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     return row | _judge(node, spec, prepared, work, changed=row["diff_files"] != 0)
 
 
-def _work(
-    node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent, layer: Layer
-) -> _Work:
+def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent, layer: Layer) -> _Work:
     """Run the phases in order; the first that is not good is the last."""
     work, bench = _Work(), spec.bench
     proofs: list[bool | None] = []
@@ -133,7 +131,9 @@ def _end_of_proof(phase: Phase, proven: bool | None) -> Ended | None:  # noqa: F
     if proven:
         return None
     if proven is None:
-        return Ended(kind=EndingKind.SKILL_NOT_INVOKED, detail=f"phase {phase.name}: use of {phase.skill} cannot be told")
+        return Ended(
+            kind=EndingKind.SKILL_NOT_INVOKED, detail=f"phase {phase.name}: use of {phase.skill} cannot be told"
+        )
     return Ended(kind=EndingKind.SKILL_NOT_INVOKED, detail=f"phase {phase.name}: skill {phase.skill} was not used")
 
 
@@ -231,4 +231,3 @@ def _end_of_judgement(authored: Verdict | None, oracle: Verdict | None) -> Ended
         if not verdict.passed:
             return Ended(kind=kind, detail=f"{name}: {verdict.reason}")
     return None
-

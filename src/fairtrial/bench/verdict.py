@@ -51,7 +51,9 @@ def end_of_session(session: Session) -> Ended | None:
     if how is not None and closed is not None and closed.provider_fault is not None:
         return Ended(kind=EndingKind.SESSION_ERROR, detail=f"the provider failed: {closed.provider_fault}")
     if closed is not None and closed.budget_exhausted is not None:
-        return Ended(kind=EndingKind.BUDGET_EXHAUSTED, detail=f"the trial's budget of {closed.budget_exhausted} is spent")
+        return Ended(
+            kind=EndingKind.BUDGET_EXHAUSTED, detail=f"the trial's budget of {closed.budget_exhausted} is spent"
+        )
     return how
 
 
@@ -59,7 +61,9 @@ def _end_of_process(session: Session) -> Ended | None:
     result, report = session.result, session.report
     match result.state:
         case SandboxState.BROKEN:
-            return Ended(kind=EndingKind.SANDBOX_BROKEN, detail=f"the sandbox was destroyed from inside; {_tail(result)}")
+            return Ended(
+                kind=EndingKind.SANDBOX_BROKEN, detail=f"the sandbox was destroyed from inside; {_tail(result)}"
+            )
         case SandboxState.STOPPED:
             return Ended(kind=EndingKind.CANCELLED, detail="the session was stopped")
         case SandboxState.TIMEOUT | SandboxState.FORCED_KILL:

@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 
 COMMANDS: Final = {
     "audit": "Is the evidence in a results directory intact?",
+    "bench": "Run a sweep of the agent lane.",
     "doctor": "What this host can do, with remedies.",
     "loop": "Run a sweep of the tool lane.",
     "plugins": "What is installed.",

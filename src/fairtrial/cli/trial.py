@@ -6,7 +6,7 @@ import click
 from pydantic import ValidationError
 
 from fairtrial.errors import ConfigError, HostError
-from fairtrial.sweep.worker import SPEC, run_attempt
+from fairtrial.sweep.worker import SPEC, Desk, run_attempt
 
 __all__ = ["command"]
 
@@ -23,7 +23,8 @@ def command(spec: Path) -> int:
         first = problem.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{key}: {first['msg']}; see the reference of trial specs", path=spec, key=key) from problem
-    answer = run_attempt(parsed)
+    with Desk() as desk:
+        answer = run_attempt(parsed, desk)
     click.echo(answer.as_line().decode(), nl=False)
     if answer.error is not None:
         raise HostError(answer.error)

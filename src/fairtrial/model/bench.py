@@ -1,7 +1,6 @@
 """The agent lane's vocabulary: what a task asks, what an arm is, and what one trial is told. All of it serializable."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from fairtrial.model.agent import Tool

@@ -3,11 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from fairtrial.model.bench import BenchTrial
 from fairtrial.model.loop import Transport, Variant
 
-__all__ = ["AttemptSpec", "BenchSpec", "LoopTask", "ModelSource", "TrialSpec", "trial_key"]
+__all__ = ["AnySpec", "AttemptSpec", "BenchSpec", "LoopTask", "ModelSource", "TrialSpec", "trial_key"]
 
 
 def trial_key(*parts: object) -> str:
@@ -128,3 +129,7 @@ class BenchSpec(AttemptSpec):
     source: ModelSource
     n_workers: int
     allow_unenforced: tuple[str, ...] = ()
+
+
+AnySpec: TypeAlias = TrialSpec | BenchSpec
+"""An attempt of either lane."""

@@ -5,26 +5,31 @@ import logging
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from types import TracebackType
+from typing import BinaryIO, Final, Self
 
 from pydantic import TypeAdapter
 
+from fairtrial.bench.node import Node
+from fairtrial.bench.rows import void_row
+from fairtrial.bench.trial import run_bench_trial
 from fairtrial.errors import HostError
+from fairtrial.evidence.endings import EndingKind
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
 from fairtrial.host.life import guard_life, kill_strays
 from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.trial import TrialRecord, run_loop_trial
-from fairtrial.model.trial import TrialSpec
+from fairtrial.model.trial import AnySpec, BenchSpec, TrialSpec
 from fairtrial.store.attempts import INTENT_SCHEMA, OUTCOME_SCHEMA, describe_artifacts, write_intent, write_outcome
 from fairtrial.store.layout import Results
 from fairtrial.sweep.resolve import new_subject
 
-__all__ = ["SPEC", "Answer", "run_attempt", "serve"]
+__all__ = ["SPEC", "Answer", "Desk", "run_attempt", "serve"]
 
 LOG: Final = logging.getLogger(__name__)
-SPEC: TypeAdapter[TrialSpec] = TypeAdapter(TrialSpec)
+SPEC: TypeAdapter[AnySpec] = TypeAdapter(AnySpec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +56,48 @@ class Answer:
 def serve(stdin: BinaryIO, stdout: BinaryIO) -> int:
     """Run trials until the input ends. The guard ends this process and everything below it when the sweep is gone."""
     guard_life(stdin.fileno())
-    for line in iter(stdin.readline, b""):
-        spec = SPEC.validate_json(line)
-        stdout.write(run_attempt(spec).as_line())
-        stdout.flush()
+    with Desk() as desk:
+        for line in iter(stdin.readline, b""):
+            spec = SPEC.validate_json(line)
+            stdout.write(run_attempt(spec, desk).as_line())
+            stdout.flush()
     return 0
 
 
-def run_attempt(spec: TrialSpec) -> Answer:
+class Desk:
+    """What a worker keeps between trials; leaving its `with` block lets go of it."""
+
+    def __init__(self) -> None:
+        self._node: Node | None = None
+
+    def node(self, spec: BenchSpec) -> Node:
+        """The agent lane's part, made for its first trial.
+
+        Raises:
+            HostError: It cannot be made.
+        """
+        if self._node is None:
+            self._node = Node.open(spec)
+        return self._node
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._node is not None:
+            self._node.close()
+
+
+def run_attempt(spec: AnySpec, desk: Desk) -> Answer:
     """One attempt: intent, trial, artifacts, outcome, in that order, each durable before the next."""
     results = Results(root=Path(spec.results))
     identity = {"sweep": spec.sweep, "key": spec.key, "attempt": spec.attempt}
     numbers = {"plan_index": spec.plan_index, "sweep_pass": spec.sweep_pass}
     try:
         directory = write_intent(results, {"schema": INTENT_SCHEMA, **identity, **numbers, "begun_utc": _now()})
-        record = _record(spec)
+        record = _record(spec, desk, directory)
         rows = [dict(row) for row in record.rows]
         rows[-1]["stray_processes"] = kill_strays()
         for name, content in record.artifacts.items():
@@ -77,14 +109,32 @@ def run_attempt(spec: TrialSpec) -> Answer:
     return Answer(key=spec.key, attempt=spec.attempt)
 
 
-def _record(spec: TrialSpec) -> TrialRecord:
+def _record(spec: AnySpec, desk: Desk, directory: Path) -> TrialRecord:
     try:
-        return run_loop_trial(spec, new_subject(spec.loop.variant))
+        match spec:
+            case BenchSpec():
+                return TrialRecord(rows=(_bench_row(spec, desk, directory),))
+            case TrialSpec():
+                return run_loop_trial(spec, new_subject(spec.loop.variant))
     except Exception as bug:  # noqa: BLE001 - the one broad except of a trial: our bug voids the trial and the sweep goes on
         LOG.warning("%s: %s", type(bug).__name__, bug)  # the traceback is an artifact of the attempt
-        scenario = SCENARIOS[spec.loop.scenario]
-        row = RowBuilder.of(spec, scenario.profile).void(scenario.stem, "unknown", f"{type(bug).__name__}: {bug}")
+        row = _bug_row(spec, f"{type(bug).__name__}: {bug}")
         return TrialRecord(rows=(row,), artifacts={"exception.txt": "".join(traceback.format_exception(bug)).encode()})
+
+
+def _bench_row(spec: BenchSpec, desk: Desk, directory: Path) -> dict[str, object]:
+    try:
+        node = desk.node(spec)
+    except HostError as problem:
+        return void_row(spec, EndingKind.INFRA_ERROR, str(problem))
+    return run_bench_trial(node, spec, directory)
+
+
+def _bug_row(spec: AnySpec, detail: str) -> dict[str, object]:
+    if isinstance(spec, BenchSpec):
+        return void_row(spec, EndingKind.UNKNOWN, detail)
+    scenario = SCENARIOS[spec.loop.scenario]
+    return RowBuilder.of(spec, scenario.profile).void(scenario.stem, EndingKind.UNKNOWN, detail)
 
 
 def _now() -> str:
