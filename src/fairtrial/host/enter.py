@@ -16,6 +16,7 @@ from fairtrial.host.kernel import (
     die_with_parent,
     keep_capabilities_over_exec,
     make_mounts_private,
+    mount,
     unshare,
 )
 
@@ -75,11 +76,12 @@ def _become(command: list[str]) -> None:
     try:
         die_with_parent()
         make_mounts_private()
+        mount("proc", "/proc", "")  # Bubblewrap looks up its children in /proc: the numbers must be those we see
         if os.geteuid() != 0:
             keep_capabilities_over_exec()
         os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as problem:
-        sys.stderr.write(f"cannot start {command[0]}: {problem.strerror}\n")
+        sys.stderr.write(f"cannot start {command[0]} in namespaces of its own: {problem.strerror}\n")
     os._exit(127)
 
 

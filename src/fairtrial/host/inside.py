@@ -11,7 +11,7 @@ from typing import Final
 
 from fairtrial.host.proc import read_stat
 
-__all__ = ["Inside", "Sample", "children_of", "outer_pid", "worker_pid"]
+__all__ = ["Inside", "Sample", "children_of"]
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -37,9 +37,9 @@ class Sample:
 class Inside:
     """The /proc of one running sandbox."""
 
-    def __init__(self, outer_init: int) -> None:
-        """Name the sandbox by its first process, as the visible /proc numbers it."""
-        self._path = Path(f"/proc/{outer_init}/root/proc")
+    def __init__(self, pid: int) -> None:
+        """Name the sandbox by its first process."""
+        self._path = Path(f"/proc/{pid}/root/proc")
         self._fd = -1
 
     def is_ready(self) -> bool:
@@ -135,33 +135,11 @@ class Inside:
             self._fd = -1
 
 
-def outer_pid(pidfd: int) -> int | None:
-    """Return the number that the visible /proc knows a process by; None when it is gone.
-
-    Inside a worker's PID namespace /proc is still the outer one, and numbers differ.
-    """
-    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == "Pid":
-            return int(value) if int(value) > 0 else None
-    return None
-
-
-def worker_pid(outer: int) -> int | None:
-    """Return our own number of a process that leads or lives in a sandbox of ours, by its number in /proc."""
+def children_of(pid: int) -> tuple[int, ...]:
+    """Return the living children of a process."""
     try:
-        status = Path(f"/proc/{outer}/status").read_text(errors="replace")
-    except OSError:
-        return None
-    numbers = status.partition("NSpid:")[2].splitlines()[0].split()
-    return int(numbers[-2]) if len(numbers) > 1 else None
-
-
-def children_of(outer: int) -> tuple[int, ...]:
-    """Return the living children of a process, all numbers as in /proc."""
-    try:
-        names = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
+        names = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return ()
     found = [int(name) for name in names]
-    return tuple(pid for pid in found if (stat := read_stat(pid)) is not None and stat.is_alive)
+    return tuple(child for child in found if (stat := read_stat(child)) is not None and stat.is_alive)

@@ -20,8 +20,9 @@ from fairtrial.errors import HostError
 from fairtrial.host.bwrap import check_spec, command_argv, etc_files, options
 from fairtrial.host.cgroup import MemoryGroup
 from fairtrial.host.group import KILL_WAIT_S
-from fairtrial.host.inside import Inside, children_of, outer_pid, worker_pid
+from fairtrial.host.inside import Inside, children_of
 from fairtrial.host.limits import Enforcement, Space, Watch
+from fairtrial.host.proc import read_stat, signal_if
 from fairtrial.host.running import Running, start
 from fairtrial.host.slot import Slot, find_system_program
 from fairtrial.host.spawn import Plumbing
@@ -217,7 +218,6 @@ class Sandbox:
         self._said = b""
         self._report = _Report()
         self._inner_fd = -1
-        self._outer: int | None = None
         self._inside: Inside | None = None
         self._watch: Watch | None = None
         self._limit: Limit | None = None
@@ -318,21 +318,9 @@ class Sandbox:
 
         Bubblewrap's own processes would not pass it on.
         """
-        for outer in () if self._outer is None else children_of(self._outer):
-            pid = worker_pid(outer)
-            if pid is None:
-                continue
-            try:
-                fd = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            try:
-                if outer_pid(fd) == outer:
-                    signal.pidfd_send_signal(fd, signal.SIGTERM)
-            except ProcessLookupError:
-                continue
-            finally:
-                os.close(fd)
+        init = self._report.inner_pid
+        for pid in () if init is None else children_of(init):
+            signal_if(pid, signal.SIGTERM, lambda pinned: (stat := read_stat(pinned)) is not None and stat.ppid == init)
 
     def _listen(self) -> None:
         """Read Bubblewrap's reports: JSON objects, one after the other."""
@@ -358,10 +346,8 @@ class Sandbox:
             self._inner_fd = os.pidfd_open(inner_pid)
         except ProcessLookupError:
             return
-        self._outer = outer_pid(self._inner_fd)
-        if self._outer is not None:
-            self._inside = Inside(self._outer)
-            self._watch = Watch(self._limits, self._inside, group=self._group, space=self._space)
+        self._inside = Inside(inner_pid)
+        self._watch = Watch(self._limits, self._inside, group=self._group, space=self._space)
 
     def _feed(self, fd: int) -> None:
         try:

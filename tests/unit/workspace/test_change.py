@@ -357,3 +357,10 @@ def test_nothing_of_a_layer_is_left(make: MakeTemplate, slot: Slot, act: Act) ->
             act(layer, "mkdir -p x/y; echo f >x/y/f; chmod 000 x/y x; chmod 555 d")
     assert set(slot.root.iterdir()) == before
     assert str(slot.root) not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_layers_are_overlays_where_this_process_owns_its_mounts(
+    make: MakeTemplate, layer_over: OpenLayer, slot: Slot
+) -> None:
+    assert slot.mounts is (os.getpid() == 1), slot.reason
+    assert (layer_over(make(BASE)).upper is not None) is slot.mounts
