@@ -24,7 +24,7 @@ from fairtrial.protocols import Agent
 from fairtrial.workspace.layers import Base, Layer, Room, Storage, choose_storage, open_layer
 from fairtrial.workspace.template import Template, make_template
 
-__all__ = ["FoundAgent", "Node", "Prepared", "judge_environment", "limits_of", "toolchain_binds"]
+__all__ = ["FoundAgent", "Node", "Prepared", "judge_environment", "limits_of", "task_binds"]
 
 SETUP_S: Final = 600.0
 GRACE_S: Final = 5.0
@@ -156,7 +156,7 @@ class Node:
         spec = SandboxSpec(
             argv=("/bin/sh", "-c", task.setup or ""),
             env=judge_environment(),
-            binds=(workspace_bind(layer), *toolchain_binds(task)),
+            binds=(workspace_bind(layer), *task_binds(task)),
             network=Network.HOST if task.setup_network else Network.NONE,
             limits=limits_of(task.limits, wall_s=SETUP_S),
         )
@@ -192,8 +192,8 @@ def workspace_bind(layer: Layer) -> Bind:
     return Bind(source=layer.merged, target="/workspace", access=Access.READ_WRITE)
 
 
-def toolchain_binds(task: Task) -> tuple[Bind, ...]:
-    """A task's toolchains, each where the host has it."""
+def task_binds(task: Task) -> tuple[Bind, ...]:
+    """What a task sees of the host besides its tree: toolchains, each where the host has it."""
     return tuple(Bind(source=Path(path), target=path) for path in task.toolchains)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, toolchain_binds, workspace_bind
+from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, task_binds, workspace_bind
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
@@ -157,7 +157,7 @@ def _sandbox(
     task: Task, plan: SessionPlan, layer: Layer, order: SessionOrder, *, opened: TrialOpened | None
 ) -> SandboxSpec:
     deadline_s = utc_now().timestamp() + order.timeout_s
-    binds = (workspace_bind(layer), *toolchain_binds(task), *plan.binds)
+    binds = (workspace_bind(layer), *task_binds(task), *plan.binds)
     argv = plan.argv
     if opened is not None:
         relay = Bind(source=Path(payload_path[0]).resolve() / "relay.py", target=RELAY)

@@ -1,20 +1,20 @@
 """One trial of the agent lane, from top to bottom."""
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from fairtrial.bench.arms import fill_prompt
 from fairtrial.bench.blobs import BlobLostError
-from fairtrial.bench.judge import OracleLostError, Verdict, ask_oracle, check_authored
+from fairtrial.bench.judge import Judgement, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
 from fairtrial.bench.proof import prove_skill
 from fairtrial.bench.rows import Row, identity_of, session_fields, void_row
 from fairtrial.bench.session import Session, SessionOrder, run_session
-from fairtrial.bench.verdict import Ended, end_of_session, evidence_kind
-from fairtrial.errors import FairtrialError, HostError, IntegrityError
-from fairtrial.evidence.endings import EndingKind
+from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_session, evidence_kind
+from fairtrial.errors import FairtrialError, IntegrityError
+from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.client import GatewayGoneError
 from fairtrial.host.files import write_durably
 from fairtrial.model.bench import Phase
@@ -32,6 +32,19 @@ CHANGE: Final = "change.tar"
 PATCH: Final = "change.patch"
 SKILLS: Final = ".claude/skills"
 DETAIL_CHARACTERS: Final = 2000
+JUDGED_FIELDS: Final = (
+    "authored_tests_passed",
+    "authored_test_output",
+    "verify_output",
+    "oracle_passed",
+    "oracle_output",
+    "oracle_proof",
+    "oracle_counts",
+    "oracle_restored",
+    "oracle_passed_source_only",
+    "tests_edited",
+    "auto_loaded",
+)
 
 
 @dataclass(slots=True)
@@ -64,8 +77,6 @@ def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
         return _run(node, spec, directory, prepared, agent)
     except GatewayGoneError as problem:
         return void_row(spec, EndingKind.SESSION_ERROR, str(problem))
-    except OracleLostError as problem:
-        return void_row(spec, EndingKind.ORACLE_UNAVAILABLE, str(problem))
     except BlobLostError as problem:
         return void_row(spec, EndingKind.INFRA_ERROR, str(problem))
     except (FairtrialError, OSError) as problem:
@@ -192,42 +203,34 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path)
 
 def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, *, changed: bool) -> Row:
     """Ask the authored check and the oracle, and say how the trial ended."""
-    task, timeout_s = spec.bench.task, spec.bench.timeout_s
-    authored = oracle = None
-    if work.change.excess is None and not (work.ended and work.ended.kind in _NOT_JUDGED):
-        authored = check_authored(node, task, prepared, work.change, timeout_s=timeout_s)
-        oracle = ask_oracle(node, task, prepared, work.change, timeout_s=timeout_s)
-    ended = work.ended or _end_of_judgement(authored, oracle)
-    passed = work.ended is None and authored is not None and authored.passed and oracle is not None and oracle.passed
-    if passed and not changed:
-        ended = Ended(kind=EndingKind.NO_WORK_PRODUCED, detail="the repository was not changed")
+    said = None
+    if work.change.excess is None and not (work.ended and ENDINGS[work.ended.kind].counts_as is CountsAs.VOID):
+        said = judge(node, spec.bench.task, prepared, work.change, timeout_s=spec.bench.timeout_s)
+    ended = work.ended or (None if said is None else end_of_judgement(said, changed=changed))
     redactor = Redactor()
-    output = redactor.redact_text(authored.output) if authored is not None else None
     return {
         "ok": work.ended is None,
-        "authored_tests_passed": None if authored is None else authored.passed,
-        "authored_test_output": output,
-        "verify_output": output,
-        "oracle_passed": None if oracle is None else oracle.passed,
-        "oracle_output": None if oracle is None else "passed" if oracle.passed else "failed",
-        "resolved": passed and ended is None,
+        **_verdict_fields(said),
+        "resolved": said is not None and ended is None,
         "error_kind": None if ended is None else str(ended.kind),
         "error_detail": None if ended is None else redactor.redact_text(ended.detail)[:DETAIL_CHARACTERS],
     }
 
 
-_NOT_JUDGED: Final = frozenset({EndingKind.SESSION_ERROR, EndingKind.INFRA_ERROR, EndingKind.CANCELLED})
-
-
-def _end_of_judgement(authored: Verdict | None, oracle: Verdict | None) -> Ended | None:
-    if authored is None or oracle is None:
-        return Ended(kind=EndingKind.INFRA_ERROR, detail="it was not judged")
-    for name, verdict, kind in (
-        ("authored check", authored, EndingKind.VERIFY_FAILED),
-        ("oracle", oracle, EndingKind.ORACLE_FAILED),
-    ):
-        if verdict.host_failed:
-            raise HostError(f"the sandbox of the {name} could not be built: {verdict.reason}")
-        if not verdict.passed:
-            return Ended(kind=kind, detail=f"{name}: {verdict.reason}")
-    return None
+def _verdict_fields(said: Judgement | None) -> Row:
+    if said is None:
+        return dict.fromkeys(JUDGED_FIELDS)
+    oracle, source_only = said.oracle, said.source_only
+    return {
+        "authored_tests_passed": said.authored.passed,
+        "authored_test_output": said.authored.output,
+        "verify_output": said.authored.output,
+        "oracle_passed": oracle.passed,
+        "oracle_output": "passed" if oracle.passed else "failed",
+        "oracle_proof": None if oracle.proof is None else str(oracle.proof),
+        "oracle_counts": None if oracle.counts is None else asdict(oracle.counts),
+        "oracle_restored": list(oracle.restored),
+        "oracle_passed_source_only": oracle.passed if source_only is None else source_only.passed,
+        "tests_edited": list(said.flags.tests),
+        "auto_loaded": list(said.flags.auto_loaded),
+    }

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from fairtrial.bench.judge import Judgement
 from fairtrial.bench.session import Session
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
 
-__all__ = ["PHASE_KINDS", "Ended", "end_of_session", "evidence_kind"]
+__all__ = ["PHASE_KINDS", "Ended", "end_of_judgement", "end_of_session", "evidence_kind"]
 
 PHASE_KINDS: Final[Mapping[str, EndingKind]] = {
     "plan": EndingKind.PLAN_EVIDENCE_INVALID,
@@ -55,6 +56,16 @@ def end_of_session(session: Session) -> Ended | None:
             kind=EndingKind.BUDGET_EXHAUSTED, detail=f"the trial's budget of {closed.budget_exhausted} is spent"
         )
     return how
+
+
+def end_of_judgement(said: Judgement, *, changed: bool) -> Ended | None:
+    """Say how a judged trial ended whose sessions were all good; None when it is resolved."""
+    for name, verdict in (("authored check", said.authored), ("oracle", said.oracle)):
+        if verdict.kind is not None:
+            return Ended(kind=verdict.kind, detail=f"{name}: {verdict.reason}")
+    if not changed:
+        return Ended(kind=EndingKind.NO_WORK_PRODUCED, detail="the repository was not changed")
+    return None
 
 
 def _end_of_process(session: Session) -> Ended | None:
