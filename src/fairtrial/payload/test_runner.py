@@ -302,7 +302,7 @@ def main() -> int:
         print("test_runner: this process cannot be closed to others", file=sys.stderr)
         return NOT_CLOSED
     env = dict(os.environ)
-    nonce = read_all(int(env.pop("FAIRTRIAL_NONCE_FD")))
+    nonce = read_all(int(env.pop("FAIRTRIAL_NONCE_FD"))).strip()
     proof_fd = int(env.pop("FAIRTRIAL_PROOF_FD"))
     os.set_inheritable(proof_fd, False)
     with open(sys.argv[1], encoding="utf-8") as file:
