@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 COMMANDS: Final = {
     "audit": "Is the evidence in a results directory intact?",
     "bench": "Run a sweep of the agent lane.",
+    "check": "Controls: is each task worth spending on?",
     "doctor": "What this host can do, with remedies.",
     "loop": "Run a sweep of the tool lane.",
     "plugins": "What is installed.",

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fairtrial.model.bench import Arm, BenchTrial, Task
+from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT, NOP, REFERENCE, control_arm
+from fairtrial.model.bench import Arm, BenchTrial, Blob, Task
 from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
 
-__all__ = ["BenchOptions", "PlannedBench", "plan_bench"]
+__all__ = ["BenchOptions", "PlannedBench", "plan_bench", "plan_controls"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class BenchOptions:
         script: A scripted model's file that stands for the provider, or None.
         base_url: Address of the provider, or None for the dialect's own.
         key_env: Variable that holds the provider's key, or None for the dialect's own.
+        control_runs: Runs of the reference when controls are what runs; None when arms are.
     """
 
     tasks: str
@@ -53,6 +55,7 @@ class BenchOptions:
     script: str | None = None
     base_url: str | None = None
     key_env: str | None = None
+    control_runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,4 +108,46 @@ def _block(task: Task, arms: Sequence[Arm], *, run: int, seed: int, timeout_s: f
             block_order=names,
             timeout_s=timeout_s,
         )
-        yield replace(trial, patch=task.reference) if arm.agent == "reference" else trial
+        yield replace(trial, patch=task.reference) if arm.agent == REFERENCE else trial
+
+
+def plan_controls(
+    tasks: Sequence[Task], exits: Mapping[str, Blob], *, reference_runs: int, timeout_s: float
+) -> tuple[PlannedBench, ...]:
+    """All controls: for each task the nop agent, the reference several times, its cheats, and the exit at import.
+
+    Args:
+        tasks: The tasks.
+        exits: The exit-at-import script by task id, where there is one.
+        reference_runs: Runs of the reference.
+        timeout_s: Seconds of a session, a check and an oracle, each.
+    """
+    trials: list[BenchTrial] = []
+    for task in tasks:
+        cells: list[tuple[str, int, Blob | None, Blob | None]] = [(NOP, 1, None, None)]
+        if task.reference is not None:
+            cells.append((REFERENCE, reference_runs, task.reference, None))
+        cells += [(f"{CHEAT}{cheat.name}", 1, cheat.patch, cheat.script) for cheat in task.cheats]
+        if task.id in exits:
+            cells.append((EXIT_AT_IMPORT, 1, None, exits[task.id]))
+        names = tuple(name for name, _, _, _ in cells)
+        for name, runs, patch, script in cells:
+            for run in range(runs):
+                arm = control_arm(name)
+                trials.append(
+                    BenchTrial(
+                        task=task,
+                        arm=replace(arm, agent=REFERENCE) if patch is not None else arm,
+                        run=run,
+                        block=f"{task.id}/controls",
+                        position_in_block=names.index(name),
+                        block_order=names,
+                        timeout_s=timeout_s,
+                        patch=patch,
+                        cheat=script,
+                    )
+                )
+    return tuple(
+        PlannedBench(plan_index=index, key=trial_key("bench", t.task.id, t.arm.name, t.run), bench=t)
+        for index, t in enumerate(trials)
+    )

@@ -5,7 +5,7 @@ import platform
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from fairtrial import __version__
 from fairtrial.bench.arms import Defaults, arms_named, build_arm, read_arms, require_provable
 from fairtrial.bench.blobs import BlobStore, read_stable
+from fairtrial.bench.controls import NOP, REFERENCE, Freshness, control_arm, exit_at_import, read_controls
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
@@ -27,7 +28,7 @@ from fairtrial.host.janitor import kill_strays_of
 from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.signals import stop_requests
-from fairtrial.model.bench import Arm, Task
+from fairtrial.model.bench import Arm, Blob, Task
 from fairtrial.model.trial import AnySpec, AttemptSpec, BenchSpec, ModelSource
 from fairtrial.plugins import load_plugin
 from fairtrial.protocols import Agent, Engine
@@ -36,7 +37,7 @@ from fairtrial.store.layout import Results, create_results, hold
 from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
-from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, plan_bench
+from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, plan_bench, plan_controls
 from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover
 from fairtrial.sweep.resolve import changed_inputs
@@ -69,6 +70,8 @@ class BenchInputs:
         dialects: The dialects that the arms' agents speak.
         script: Path of the scripted model's captured file, or None.
         pinned: Digests and versions by name.
+        controls: What is known of each task's controls.
+        exits: The exit-at-import control's script by task, when controls are what runs.
     """
 
     options: BenchOptions
@@ -78,11 +81,15 @@ class BenchInputs:
     dialects: tuple[str, ...]
     script: str | None
     pinned: Mapping[str, str]
+    controls: Mapping[str, Freshness]
+    exits: Mapping[str, Blob]
 
     @property
     def plan(self) -> tuple[PlannedBench, ...]:
         """The trials."""
         asked = self.options
+        if asked.control_runs is not None:
+            return plan_controls(self.tasks, self.exits, reference_runs=asked.control_runs, timeout_s=asked.timeout_s)
         return plan_bench(self.tasks, self.arms, runs=asked.runs, seed=asked.seed, timeout_s=asked.timeout_s)
 
 
@@ -111,8 +118,12 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
         effort=options.effort,
         skills={role: Path(path) for role, path in options.skills.items()},
     )
+    is_check = options.control_runs is not None
     found = read_arms(Path(options.arms_file) if options.arms_file else None)
     arms = tuple(build_arm(each, defaults, blobs) for each in arms_named(options.arms, found))
+    if is_check:
+        arms = tuple(control_arm(name) for name in (NOP, REFERENCE))
+    exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
     pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
     dialects: set[str] = set()
     for name in sorted({arm.agent for arm in arms}):
@@ -128,7 +139,11 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
             dialects.add(agent.dialect)
         pinned[f"agent.{name}.version"] = probe.version or "unknown"
         pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
-    if any(arm.agent == "reference" for arm in arms) and (lacking := [t.id for t in tasks if t.reference is None]):
+    if (
+        not is_check
+        and any(arm.agent == REFERENCE for arm in arms)
+        and (lacking := [t.id for t in tasks if t.reference is None])
+    ):
         raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
     pinned |= {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
     script = None
@@ -146,6 +161,8 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
         dialects=tuple(sorted(dialects)),
         script=script,
         pinned=pinned,
+        controls=read_controls(Path(options.tasks), tasks),
+        exits={name: blob for name, blob in exits.items() if blob is not None},
     )
 
 
@@ -183,6 +200,7 @@ def begin_bench(options: BenchOptions, how: SweepOptions, *, n_workers: int) -> 
         "options": OPTIONS.dump_python(options, mode="json"),
         "tasks": [task_binding(task) for task in inputs.tasks],
         "skipped_tasks": list(inputs.skipped),
+        "controls": {name: str(state) for name, state in inputs.controls.items()},
         "arms": [_describe_arm(arm) for arm in inputs.arms],
         "inputs": dict(inputs.pinned),
         "machine": asdict(describe_machine()),
@@ -353,12 +371,14 @@ def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> str 
 
 
 def _lane(results: Results, inputs: BenchInputs, control: str | None, n_workers: int) -> Lane[PlannedBench]:
-    options = inputs.options
+    options, controls = inputs.options, inputs.controls
     dialects = {name: _dialect(name) for name in {arm.agent for arm in inputs.arms}}
 
     def complete(shared: AttemptSpec, trial: PlannedBench) -> BenchSpec:
         dialect = dialects[trial.bench.arm.agent]
         source = ModelSource(script=inputs.script, upstream=dialect if inputs.script is None else None)
+        known = str(controls[trial.bench.task.id])
+        shared = replace(shared, metadata={**shared.metadata, "controls": known})
         return BenchSpec(
             **{each.name: getattr(shared, each.name) for each in fields(AttemptSpec)},
             bench=trial.bench,
