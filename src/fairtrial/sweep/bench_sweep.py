@@ -411,7 +411,7 @@ def _metadata(record: Mapping[str, object]) -> dict[str, object]:
         "host": machine.hostname,
         "platform": machine.platform,
         "machine": machine.arch,
-        "source": f"fairtrial {__version__}",
+        "fairtrial": __version__,
         "metric": options["metric"],
         "trial_order_seed": options["seed"],
         "scripted_model": options["script"] is not None,

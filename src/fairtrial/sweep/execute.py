@@ -226,7 +226,7 @@ def drive(sweep: Pass[P], due: Sequence[Due[P]]) -> None:
         return
     argv = (sys.executable, "-m", "fairtrial", "worker")
     n_workers = min(sweep.n_workers, len(blocks))
-    seats = [
+    seats: list[_Seat[P]] = [
         _Seat(worker, deque())
         for worker in sweep.engine.start(argv, n_workers, worker_environment(sweep.sweep, sweep.passed_env))
     ]
