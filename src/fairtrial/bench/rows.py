@@ -59,7 +59,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "oracle_digest": task.oracle.digest,
         "oracle_command_digest": task.oracle.command_digest,
         "oracle_manifest_digest": task.oracle.manifest_digest,
-        "skill_digest": next((digest for name, digest in placed.items()), None) if len(placed) == 1 else None,
+        "skill_digest": next(iter(placed.values())) if len(placed) == 1 else None,
         "skill_digests": placed,
         "recorded_at": rfc3339(utc_now()),
     }

@@ -219,7 +219,7 @@ def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, *, chan
 
 def _verdict_fields(said: Judgement | None) -> Row:
     if said is None:
-        return dict.fromkeys(JUDGED_FIELDS)
+        return {name: None for name in JUDGED_FIELDS}  # noqa: C420 - fromkeys has a type of its own
     oracle, source_only = said.oracle, said.source_only
     return {
         "authored_tests_passed": said.authored.passed,

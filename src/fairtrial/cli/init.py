@@ -9,7 +9,7 @@ from fairtrial.cli.output import print_json
 
 __all__ = ["command"]
 
-NEXT = """{where}: four tasks on a small repository, with oracles, references, cheats, skills, arms and a scripted model.
+NEXT = """{where}: four tasks on a small repository, with oracles, references, cheats, skills, arms and a script.
 Every key is explained in tasks.yaml and arms.yaml. Try it, offline and for nothing:
 
   fairtrial check {where}/tasks.yaml
