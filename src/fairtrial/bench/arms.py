@@ -309,8 +309,8 @@ def require_provable(arm: Arm, agent: Agent) -> None:
     for phase in arm.phases:
         if phase.skill is not None and agent.skills is SkillProof.NONE:
             raise UsageError(
-                f"arm {arm.name!r}: phase {phase.name!r} must prove skill {phase.skill!r}, and agent {arm.agent!r} knows"
-                " no skills; choose another agent or an arm without skills"
+                f"arm {arm.name!r}: phase {phase.name!r} must prove skill {phase.skill!r}, and agent {arm.agent!r}"
+                " knows no skills; choose another agent or an arm without skills"
             )
 
 

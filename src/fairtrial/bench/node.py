@@ -80,7 +80,9 @@ class Node:
     _templates: dict[tuple[str, str, tuple[str, ...]], Template] = field(
         default_factory=dict[tuple[str, str, tuple[str, ...]], Template]
     )
-    _prepared: dict[tuple[str, str], Prepared] = field(default_factory=dict[tuple[str, str], Prepared])
+    _prepared: dict[tuple[str, str, tuple[str, ...], str], Prepared] = field(
+        default_factory=dict[tuple[str, str, tuple[str, ...], str], Prepared]
+    )
     _agents: dict[str, FoundAgent] = field(default_factory=dict[str, FoundAgent])
 
     @classmethod
@@ -135,7 +137,7 @@ class Node:
         Raises:
             HostError: The set-up failed.
         """
-        key = (task.id, task.setup_digest)
+        key = (task.repository, task.commit, task.hidden, task.setup_digest)
         if key not in self._prepared:
             template = self.template(task)
             base = Base(trees=(template.tree,))

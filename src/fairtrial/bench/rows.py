@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias, cast
 
 from fairtrial.bench.node import FoundAgent
 from fairtrial.bench.proof import count_tool_calls, count_turns
@@ -14,11 +14,12 @@ from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 
-__all__ = ["Row", "identity_of", "lost_row", "session_fields", "void_row"]
+__all__ = ["Row", "identity_of", "integrity_flags", "lost_row", "session_fields", "void_row"]
 
 Row: TypeAlias = dict[str, object]
-SCHEMA = "bench-row/1"
-UNMEASURED = (
+SCHEMA: Final = "bench-row/1"
+CENT: Final = 0.01
+UNMEASURED: Final = (
     "input_tokens",
     "cache_creation_input_tokens",
     "cache_read_input_tokens",
@@ -147,8 +148,44 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent) -> Row:
         "transcript_artifacts": [session.transcript for session in sessions if session.transcript is not None],
         "evidence_diagnostics": [s.transcript_problem for s in sessions if s.transcript_problem is not None],
         "agent_version": agent.probe.version,
+        "environment": [{"phase": session.phase, **session.environment} for session in sessions],
+        "environment_undeclared": _undeclared(sessions, agent),
         "limits_enforced": dict(sessions[0].result.enforced) if sessions else {},
     }
+
+
+def _undeclared(sessions: Sequence[Session], agent: FoundAgent) -> Row:
+    """What arms with the same agent must see alike: all that no arm can ask for."""
+    name = agent.plugin.name
+    variables = {variable for session in sessions for variable in cast("list[str]", session.environment["variables"])}
+    files = {
+        target: digest
+        for session in sessions
+        for target, digest in cast("dict[str, str]", session.environment["configuration"]).items()
+    }
+    return {
+        f"{name} variables": sorted(variables),
+        f"{name} configuration": files,
+        f"{name} version": agent.probe.version,
+        f"{name} plugin": agent.plugin.file_sha256,
+    }
+
+
+def integrity_flags(sessions: Sequence[Session]) -> list[str]:
+    """What the agent's own words say otherwise than the wire."""
+    flags: list[str] = []
+    for session in sessions:
+        report, closed = session.report, session.closed
+        if report is None or closed is None:
+            continue
+        spend = closed.totals.spend
+        if report.usage is not None and _tokens(report.usage) != _tokens(spend.usage):
+            flags.append(f"{session.phase}: usage")
+        if report.cost_usd is not None and spend.cost_usd is not None and abs(report.cost_usd - spend.cost_usd) > CENT:
+            flags.append(f"{session.phase}: cost")
+        if report.is_error is False and closed.provider_fault is not None:
+            flags.append(f"{session.phase}: says success after {closed.provider_fault}")
+    return flags
 
 
 def _tokens(usage: TokenUsage | None) -> Row:

@@ -1,10 +1,13 @@
 """One session: an agent in a sandbox, behind the relay, with the gateway as its only way out."""
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from fairtrial.agents.sessions import CONFIG_ROOT
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, task_binds, workspace_bind
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
@@ -72,6 +75,7 @@ class Session:
         transcript: Name of the transcript's file; None when it could not be kept.
         transcript_problem: Why not, else None.
         out_of_time: It took longer than it may.
+        environment: What the agent could see of its surroundings, without what differs from trial to trial.
     """
 
     phase: str
@@ -83,6 +87,7 @@ class Session:
     transcript: str | None
     transcript_problem: str | None
     out_of_time: bool
+    environment: Mapping[str, object]
 
 
 def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent) -> Session:
@@ -99,7 +104,8 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         plan = _plan(node, order, agent, token="")
         sandbox = _sandbox(spec.bench.task, plan, layer, order, opened=None)
         result = _run(node, sandbox, layer, raw)
-        return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="")
+        seen = _describe(plan, "")
+        return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen)
     ledger = order.directory / f"wire-{order.phase.name}.jsonl"
     opening = TrialOpening(
         trial=f"{spec.key}#{spec.attempt}",
@@ -121,7 +127,23 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
             closed = trial.close()
         except GatewayGoneError:
             closed = None  # the ending says so: session-error, with what the wire log holds as a lower bound
-    return _finish(order, agent, result, raw, closed=closed, gone=closed is None, ledger=ledger, token=token)
+    seen = _describe(plan, token)
+    return _finish(order, agent, result, raw, closed=closed, gone=closed is None, ledger=ledger, token=token, seen=seen)
+
+
+def _describe(plan: SessionPlan, token: str) -> dict[str, object]:
+    """What a session could see: variables by name, generated configuration by digest, mounts by place."""
+    configuration = {
+        file.target: hashlib.sha256(file.content.replace(token.encode(), b"") if token else file.content).hexdigest()
+        for file in plan.files
+        if file.target.startswith(CONFIG_ROOT)
+    }
+    return {
+        "variables": sorted(plan.env),
+        "configuration": configuration,
+        "mounts": sorted({*(bind.target for bind in plan.binds), *(each.target for each in plan.tmpfs)}),
+        "generated_files": sorted(file.target for file in plan.files),
+    }
 
 
 def _plan(node: Node, order: SessionOrder, agent: FoundAgent, *, token: str) -> SessionPlan:
@@ -197,6 +219,7 @@ def _finish(
     gone: bool,
     ledger: Path | None,
     token: str,
+    seen: Mapping[str, object],
 ) -> Session:
     name = f"transcript-{order.phase.name}.jsonl"
     problem = None
@@ -224,6 +247,7 @@ def _finish(
         transcript=name if problem is None else None,
         transcript_problem=problem,
         out_of_time=result.elapsed_ms >= order.timeout_s * 1000,
+        environment=seen,
     )
 
 

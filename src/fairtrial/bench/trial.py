@@ -10,7 +10,7 @@ from fairtrial.bench.blobs import BlobLostError
 from fairtrial.bench.judge import Judgement, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
 from fairtrial.bench.proof import prove_skill
-from fairtrial.bench.rows import Row, identity_of, session_fields, void_row
+from fairtrial.bench.rows import Row, identity_of, integrity_flags, session_fields, void_row
 from fairtrial.bench.session import Session, SessionOrder, run_session
 from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_session, evidence_kind
 from fairtrial.errors import FairtrialError, IntegrityError
@@ -57,6 +57,7 @@ class _Work:
         ended: Why work stopped early; None while all is well.
         skill_invoked: Whether every demanded skill was proven; None when none is demanded, or one cannot be told.
         artifacts: What phases produced, by the phase's name.
+        flags: What the agent's words say of its skills otherwise than the wire.
     """
 
     sessions: list[Session] = field(default_factory=list[Session])
@@ -64,6 +65,7 @@ class _Work:
     ended: Ended | None = None
     skill_invoked: bool | None = None
     artifacts: dict[str, str] = field(default_factory=dict[str, str])
+    flags: list[str] = field(default_factory=list[str])
 
 
 def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
@@ -98,6 +100,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "variant_head_sha": prepared.template.commit,
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
+        "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
         "plan_produced": work.artifacts.get("plan"),
     }
     return row | _judge(node, spec, prepared, work, changed=row["diff_files"] != 0)
@@ -124,6 +127,7 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
         if phase.skill is not None:
             proven = prove_skill(session.rows, phase.skill, agent.agent.skills, marker=order.marker)
             proofs.append(proven)
+            work.flags += _flag_of_proof(phase, proven, session)
             work.ended = work.ended or _end_of_proof(phase, proven)
         work.ended = work.ended or _end_of_phase(work, phase, between(before, work.change), bench.arm.phases)
         if work.ended is not None:
@@ -146,6 +150,13 @@ def _end_of_proof(phase: Phase, proven: bool | None) -> Ended | None:  # noqa: F
             kind=EndingKind.SKILL_NOT_INVOKED, detail=f"phase {phase.name}: use of {phase.skill} cannot be told"
         )
     return Ended(kind=EndingKind.SKILL_NOT_INVOKED, detail=f"phase {phase.name}: skill {phase.skill} was not used")
+
+
+def _flag_of_proof(phase: Phase, proven: bool | None, session: Session) -> list[str]:  # noqa: FBT001 - three values
+    said = session.report.skills_used if session.report is not None else None
+    if said is None or proven is None or (phase.skill in said) == proven:
+        return []
+    return [f"{phase.name}: skill {phase.skill}"]
 
 
 def _end_of_phase(work: _Work, phase: Phase, changed: Change, phases: tuple[Phase, ...]) -> Ended | None:

@@ -99,7 +99,7 @@ class RemarkFold:
         if isinstance(wire, dict):
             cell.other_models += _is_nonempty(wire.get("other_models"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
             cell.egress_refused += _is_nonempty(wire.get("egress_refused"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
-        environment = row.get("environment")
+        environment = row.get("environment_undeclared")
         if isinstance(environment, dict):
             seen = self._environments.setdefault(task, {})
             for name, value in environment.items():  # pyright: ignore[reportUnknownVariableType]

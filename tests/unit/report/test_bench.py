@@ -73,16 +73,16 @@ def test_what_makes_figures_doubtful_is_told() -> None:
         oracle_passed_source_only=False,
         integrity_flags=["usage"],
         model="m",
-        environment={"tools": ["Bash"]},
+        environment_undeclared={"variables": ["A"]},
     )
-    other = row("baseline", controls="held", model="n", environment={"tools": ["Bash", "Skill"]})
+    other = row("baseline", controls="held", model="n", environment_undeclared={"variables": ["A", "B"]})
     markdown = render_bench_markdown(summarize(doubtful, other))
     assert "NO FRESH CONTROLS" in markdown
     assert "t (stale)" in markdown
     assert "A SCRIPT STOOD FOR THE MODEL in 1 rows" in markdown
     assert "| t | workflow | 1 | 1 | 1 | 1 | 0 | 0 |" in markdown
     assert "| model | m, n |" in markdown
-    assert "Task t: the arms saw different environments beyond what they declare: tools." in markdown
+    assert "Task t: the arms saw different environments beyond what they declare: variables." in markdown
 
 
 def test_a_broken_incumbent_is_told_first() -> None:
