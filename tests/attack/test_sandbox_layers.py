@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.errors import HostError
 from fairtrial.host.limits import Enforcement
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot, probe_slot, slot_argv
@@ -61,7 +62,8 @@ def test_an_agent_works_in_its_layer_and_the_template_stays(
     work: Work, layer: Layer, template: Template, slot: Slot
 ) -> None:
     result = work(
-        "git status --porcelain && echo more >>f && git diff --stat && git -c user.name=a -c user.email=a commit -qam x && git log --oneline | wc -l"
+        "git status --porcelain && echo more >>f && git diff --stat"
+        " && git -c user.name=a -c user.email=a commit -qam x && git log --oneline | wc -l"
     )
     assert (result.state, result.returncode) == (SandboxState.EXITED, 0), result.stderr
     assert result.stdout.head.endswith(b"2\n")
@@ -90,7 +92,8 @@ def test_a_private_mark_of_the_overlay_cannot_be_forged(
 ) -> None:
     script = (
         "import os\n"
-        "for name in ('user.overlay.opaque', 'user.overlay.redirect', 'user.overlay.whiteout', 'trusted.overlay.opaque'):\n"
+        "for name in ('user.overlay.opaque', 'user.overlay.redirect', 'user.overlay.whiteout', 'trusted.overlay.opaque'"
+        "):\n"
         "    for path in ('.', 'd', 'f'):\n"
         "        try:\n            os.setxattr(path, name, b'/etc')\n        except OSError:\n            pass\n"
         "try:\n    os.mknod('w', 0o20000, 0)\nexcept OSError:\n    pass\n"
@@ -118,3 +121,23 @@ def test_the_same_holds_in_a_worker_that_owns_its_mounts(clone: Path) -> None:
     argv = slot_argv([sys.executable, "-m", "pytest", *options, "tests/attack/test_sandbox_layers.py"], 6)
     done = subprocess.run(argv, cwd=clone, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("script", ["chmod 000 .", "rm -rf d; ln -s /etc d", "rm -rf d; echo >d"])
+def test_a_session_that_spoils_its_tree_breaks_its_next_sandbox_and_voids_nothing(
+    layer: Layer, slot: Slot, enforcement_of: Callable[[Slot], Enforcement], script: str
+) -> None:
+    tools = slot.root / "tools"
+    tools.mkdir()
+    workspace = Bind(source=layer.merged, target="/workspace", access=Access.READ_WRITE)
+
+    def run(command: str, *binds: Bind, cwd: str = "/workspace") -> SandboxResult:
+        env = {"PATH": "/usr/bin"}
+        spec = SandboxSpec(argv=("sh", "-c", command), env=env, cwd=cwd, binds=(workspace, *binds))
+        return run_sandbox(spec, slot=slot, enforcement=enforcement_of(slot))
+
+    assert run(f"mkdir d; {script}").state is SandboxState.EXITED
+    again = run("true", Bind(source=tools, target="/workspace/d/tools"), cwd="/workspace/d")
+    assert (again.state, again.returncode) == (SandboxState.BROKEN, None), again
+    with pytest.raises(HostError, match="not there"):
+        run("true", Bind(source=Path("/usr/nowhere"), target="/opt/x"))

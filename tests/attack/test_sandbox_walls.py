@@ -9,8 +9,21 @@ from pathlib import Path
 import pytest
 
 from fairtrial.errors import UsageError
+from fairtrial.host.limits import Enforcement
+from fairtrial.host.sandbox import start_sandbox
 from fairtrial.host.slot import Slot
-from fairtrial.model.sandbox import Access, Bind, Capture, File, SandboxResult, SandboxState, Tmpfs
+from fairtrial.model.sandbox import (
+    Access,
+    Bind,
+    Capture,
+    File,
+    Limits,
+    Network,
+    SandboxResult,
+    SandboxSpec,
+    SandboxState,
+    Tmpfs,
+)
 
 pytestmark = pytest.mark.needs("bwrap")
 
@@ -238,3 +251,81 @@ def test_a_source_behind_a_link_is_refused(inside: RunInside, slot: Slot, worksp
     link.symlink_to(workspace)
     with pytest.raises(UsageError, match="not a real absolute path"):
         inside("true", binds=(Bind(source=link, target="/opt"),))
+
+
+def test_a_sibling_sandbox_is_reached_by_a_bound_socket_and_dies_with_its_block(
+    slot: Slot, workspace: Path, enforcement_of: Callable[[Slot], Enforcement]
+) -> None:
+    shared = Bind(source=workspace, target="/run/m", access=Access.READ_WRITE)
+    serve = (
+        "import socket\ns = socket.socket(socket.AF_UNIX); s.bind('/run/m/s'); s.listen()\n"
+        "while True: s.accept()[0].sendall(b'served')"
+    )
+    ask = (
+        "import socket, time\n"
+        "while True:\n"
+        "    try:\n        s = socket.socket(socket.AF_UNIX); s.connect('/run/m/s'); break\n"
+        "    except OSError:\n        time.sleep(0.02)\n"
+        "print(s.recv(9).decode())"
+    )
+    env = {"PATH": "/usr/bin"}
+    server = SandboxSpec(argv=("/usr/bin/python3", "-c", serve), env=env, cwd="/", binds=(shared,))
+    client = SandboxSpec(
+        argv=("/usr/bin/python3", "-c", ask), env=env, cwd="/", binds=(shared,), limits=Limits(wall_s=30)
+    )
+    enforcement = enforcement_of(slot)
+    with start_sandbox(server, slot=slot, enforcement=enforcement) as sibling:
+        with start_sandbox(client, slot=slot, enforcement=enforcement, capture_bytes=100) as asking:
+            assert asking.wait(beside=[sibling]).stdout.head == b"served\n"
+        assert sibling.result is None
+        assert sibling.stop().state is SandboxState.STOPPED
+
+
+def test_the_hosts_network_is_there_only_when_asked_for(inside: RunInside) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        script = f"import socket; socket.create_connection(('127.0.0.1', {listener.getsockname()[1]}), timeout=5)"
+        assert inside(("/usr/bin/python3", "-c", script), network=Network.HOST).ok
+        assert not inside(("/usr/bin/python3", "-c", script)).ok
+
+
+def test_taking_over_the_first_process_cannot_make_a_success(inside: RunInside) -> None:
+    # It runs under the same user inside, so that a debugger may attach to it; what dies with it is everything.
+    script = (
+        "import ctypes, os, time\n"
+        "libc = ctypes.CDLL(None)\n"
+        "attached = libc.ptrace(16, 1, 0, 0) == 0\n"
+        "if attached:\n"
+        "    os.waitpid(1, 0x40000000)\n"
+        "    registers = ctypes.create_string_buffer(1024)\n"
+        "    libc.ptrace(13, 1, 0, registers)\n"
+        "    libc.ptrace(17, 1, 0, 11)\n"
+        "    os.kill(1, 9)\n"
+        "    time.sleep(5)\n"
+        "raise SystemExit(3)"
+    )
+    result = inside((*PYTHON, script), limits=Limits(wall_s=20))
+    assert not result.ok
+
+
+KEY = """
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+SESSION = ctypes.c_int(-3)
+def put(name):
+    return libc.syscall(248, b"user", name, b"secret", 6, SESSION)
+def find(name):
+    return libc.syscall(250, 10, SESSION, b"user", name, 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the test knows the numbers of x86_64 only")
+def test_no_key_of_the_host_can_be_found_and_none_can_be_left_for_another(inside: RunInside) -> None:
+    here: dict[str, Callable[[bytes], int]] = {}
+    exec(KEY, here)  # noqa: S102 - the same few calls, here and inside
+    if here["put"](b"ft-host") < 0:
+        pytest.skip("no keyring here")
+    assert here["find"](b"ft-host") > 0
+    assert said(
+        inside((*PYTHON, KEY + "print(find(b'ft-host'), put(b'ft-left'), ctypes.get_errno() == errno.ENOSYS)"))
+    ) == ("-1 -1 True\n")
+    assert said(inside("cat /proc/keys /proc/key-users")) == ""

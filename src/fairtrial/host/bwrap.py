@@ -68,7 +68,9 @@ def options(
     sources: Sequence[str],
     file_fds: Mapping[str, int],
     status_fd: int,
+    filter_fd: int,
     root_links: Mapping[str, str],
+    hidden: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Render Bubblewrap's options.
 
@@ -77,7 +79,9 @@ def options(
         sources: Where each of `spec.binds` is found, in their order.
         file_fds: The descriptor, in the child, that holds each generated file's bytes, by target.
         status_fd: The descriptor, in the child, for Bubblewrap's reports.
+        filter_fd: The descriptor, in the child, that holds the system-call filter.
         root_links: /bin, /lib and the like: link target, or "" for a directory of its own that is mounted.
+        hidden: Files of /proc that nobody may read.
     """
     words: list[str] = [*_NAMESPACES, "--disable-userns", "--cap-drop", "ALL", "--new-session", "--die-with-parent"]
     if spec.network is Network.NONE:
@@ -92,12 +96,15 @@ def options(
         "--json-status-fd",
         str(status_fd),
     ]
+    words += ["--seccomp", str(filter_fd)]
     words += ["--ro-bind", "/usr", "/usr"]
     for name, target in root_links.items():
         words += ["--symlink", target, name] if target else ["--ro-bind", name, name]
     # What /proc/sys shows goes by who looks, not by which mount, so the host's own serves; read-only it guards even
     # those few settings that belong to a namespace.
     words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
+    for path in hidden:
+        words += ["--ro-bind", "/dev/null", path]
     for path in _DIRECTORIES:
         words += ["--perms", "0755", "--dir", path]
     for path in (*_SYSTEM_ETC, *(_NETWORK_ETC if spec.network is Network.HOST else ())):

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from fairtrial.errors import HostError
+from fairtrial.host.clock import utc_now
 from fairtrial.host.group import KILL_WAIT_S, pause_ms
 
 __all__ = ["MemoryGroup", "MemoryGroups", "find_memory_groups"]
+
+_PREFIX: Final = "ft-"
+_YOUNG_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ class MemoryGroups:
             HostError: The kernel refused.
         """
         files = _V1 if self.version == 1 else _V2
-        path = self.parent / f"ft-{secrets.token_hex(6)}"
+        path = self.parent / f"{_PREFIX}{secrets.token_hex(6)}"
         try:
             path.mkdir()
             try:
@@ -118,7 +122,10 @@ class MemoryGroup:
 def find_memory_groups(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> MemoryGroups | None:
-    """Find where memory groups can be made, by making one; None when nowhere."""
+    """Find where memory groups can be made, by making one; None when nowhere.
+
+    Groups that killed workers left behind there are removed.
+    """
     for line in own.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
@@ -128,6 +135,7 @@ def find_memory_groups(
         else:
             continue
         if _works(candidate):
+            _remove_abandoned(candidate.parent)
             return candidate
     return None
 
@@ -143,3 +151,12 @@ def _works(groups: MemoryGroups) -> bool:
         return False
     group.remove()
     return True
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove empty groups of ours; a young one may be another worker's, about to be joined."""
+    now_s = utc_now().timestamp()
+    for path in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # in use, or removed meanwhile
+            if now_s - path.stat().st_mtime > _YOUNG_S:
+                path.rmdir()

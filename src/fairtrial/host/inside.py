@@ -11,7 +11,7 @@ from typing import Final
 
 from fairtrial.host.proc import read_stat
 
-__all__ = ["Inside", "Sample", "children_of"]
+__all__ = ["Inside", "Sample", "children_of", "is_first_inside"]
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -133,6 +133,16 @@ class Inside:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def is_first_inside(pid: int) -> bool:
+    """Tell whether a process is the first one of a PID namespace below ours."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
+    return len(numbers) > 1 and numbers[-1] == "1"
 
 
 def children_of(pid: int) -> tuple[int, ...]:

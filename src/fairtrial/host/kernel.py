@@ -1,6 +1,7 @@
 """System calls that Python's own library lacks, each with an error that names what was tried."""
 
 import ctypes
+import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ __all__ = [
     "detach_mount",
     "die_with_parent",
     "drop_ambient_capabilities",
+    "join_new_session_keyring",
     "keep_capabilities_over_exec",
     "make_mounts_private",
     "mount",
@@ -29,6 +31,9 @@ _PR_SET_PDEATHSIG, _PR_CAP_AMBIENT = 1, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 2, 4
 _CAPABILITY_VERSION_3: Final = 0x2008_0522
 _SIGKILL: Final = 9
+
+_KEYCTL: Final = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -87,3 +92,18 @@ def keep_capabilities_over_exec() -> None:
 def drop_ambient_capabilities() -> None:
     """Keep what we may do to ourselves: programs that we start under a uid other than 0 get nothing of it."""
     _check(_libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl")
+
+
+def join_new_session_keyring() -> None:
+    """Leave the session keyring, which no namespace separates: what stands in it could be read by all that we start.
+
+    Raises:
+        OSError: The kernel refused, other than by having no keyrings for anybody.
+    """
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"the number of keyctl on {os.uname().machine} is not known; add it to _KEYCTL")
+    if _libc.syscall(ctypes.c_long(number), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None) < 0:
+        problem = ctypes.get_errno()
+        if problem not in {errno.ENOSYS, errno.EPERM}:  # a filter denies them to us, and so to whatever we start
+            raise OSError(problem, f"join a new session keyring: {os.strerror(problem)}")

@@ -9,33 +9,29 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from fairtrial.errors import HostError
-from fairtrial.host.bwrap import check_spec, command_argv, etc_files, options
-from fairtrial.host.cgroup import MemoryGroup
+from fairtrial.host.files import remove_tree
 from fairtrial.host.group import KILL_WAIT_S
-from fairtrial.host.inside import Inside, children_of
+from fairtrial.host.inside import Inside, children_of, is_first_inside
+from fairtrial.host.launch import Launched, launch
 from fairtrial.host.limits import Enforcement, Space, Watch
 from fairtrial.host.proc import read_stat, signal_if
-from fairtrial.host.running import Running, start
-from fairtrial.host.slot import Slot, find_system_program
-from fairtrial.host.spawn import Plumbing
+from fairtrial.host.slot import Slot
 from fairtrial.host.tally import StreamTally
-from fairtrial.model.sandbox import Capture, Limit, SandboxResult, SandboxSpec, SandboxState
+from fairtrial.model.sandbox import Limit, SandboxResult, SandboxSpec, SandboxState
 
 __all__ = ["Sandbox", "run_sandbox", "start_sandbox"]
 
 TAIL_BYTES: Final = 64 * 1024
 _REAP_WAIT_S: Final = 2.0
 _CHUNK_BYTES: Final = 64 * 1024
-_ROOT_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_FIRST_PASSED_FD: Final = 3
 
 
 def run_sandbox(
@@ -65,7 +61,31 @@ def run_sandbox(
     with start_sandbox(
         spec, slot=slot, enforcement=enforcement, space=space, sink=sink, capture_bytes=capture_bytes
     ) as sandbox:
-        return sandbox.wait()
+        result = sandbox.wait()
+    if result.state is SandboxState.START_FAILURE and _starts_without_our_trees(spec, slot, enforcement):
+        return replace(result, state=SandboxState.BROKEN, detail=f"its own tree cannot be used: {result.detail}")
+    return result
+
+
+def _starts_without_our_trees(spec: SandboxSpec, slot: Slot, enforcement: Enforcement) -> bool:
+    """Tell whether the same sandbox starts with empty directories in place of what trials can write.
+
+    If it does, the host is able, and what an earlier session left in its tree (a closed root, a link where something
+    is to be mounted) is what kept it from starting; or it had started, and was destroyed.
+    """
+    empty = Path(mkdtemp(dir=slot.root))
+    try:
+        slot.give(empty)
+        ours = [bind.source.is_relative_to(slot.root) and bind.source.is_dir() for bind in spec.binds]
+        marked = list(zip(spec.binds, ours, strict=True))
+        binds = tuple(replace(bind, source=empty) if is_ours else bind for bind, is_ours in marked)
+        cwd_is_ours = any(is_ours and PurePosixPath(spec.cwd).is_relative_to(bind.target) for bind, is_ours in marked)
+        cwd = "/" if cwd_is_ours else spec.cwd
+        control = replace(spec, argv=("/usr/bin/true",), cwd=cwd, binds=binds, stdin=b"", pass_fds=())
+        with start_sandbox(control, slot=slot, enforcement=enforcement) as sandbox:
+            return sandbox.wait().state is not SandboxState.START_FAILURE
+    finally:
+        remove_tree(empty)
 
 
 def start_sandbox(
@@ -78,98 +98,8 @@ def start_sandbox(
     capture_bytes: int = 0,
 ) -> "Sandbox":
     """Start a sandbox and return it at once; leaving its `with` block kills it. Arguments and errors: `run_sandbox`."""
-    check_spec(spec)
-    bwrap = find_system_program("bwrap", "bubblewrap")
-    with ExitStack() as stack:
-        group = None
-        if enforcement.memory_groups is not None:
-            group = enforcement.memory_groups.make(spec.limits.memory_bytes)
-            stack.callback(group.remove)
-        with ExitStack() as opened:
-            passed = _Passed()
-            for fd in spec.pass_fds:
-                passed.add(fd)
-            file_fds = {
-                file.target: passed.add(_memory_file(opened, file.content)) for file in (*etc_files(spec), *spec.files)
-            }
-            sources = stack.enter_context(slot.reach([bind.source for bind in spec.binds]))
-            status_read, status_write = os.pipe2(os.O_CLOEXEC)
-            stack.callback(os.close, status_read)
-            opened.callback(os.close, status_write)
-            words = options(
-                spec,
-                sources=sources,
-                file_fds=file_fds,
-                status_fd=passed.add(status_write),
-                root_links=_root_links(),
-            )
-            args_fd = passed.add(_memory_file(opened, b"".join(os.fsencode(word) + b"\0" for word in words)))
-            argv = slot.argv((bwrap, "--args", str(args_fd), "--", *command_argv(spec)))
-            if group is not None:
-                argv = _in_group(group, argv)
-            started_ns = time.perf_counter_ns()
-            running = start(
-                argv,
-                env={},
-                cwd=Path("/"),
-                stdin=Plumbing.PIPE if spec.stdin else Plumbing.NULL,
-                stdout=Plumbing.SOCKET if spec.capture is Capture.SOCKET else Plumbing.PIPE,
-                stderr=Plumbing.PIPE,
-                pass_fds=passed.fds,
-            )
-        held = stack.pop_all()
-    return Sandbox(
-        spec,
-        running,
-        started_ns=started_ns,
-        status_fd=status_read,
-        held=held,
-        group=group,
-        enforcement=enforcement,
-        space=space,
-        sink=sink,
-        capture_bytes=capture_bytes,
-    )
-
-
-class _Passed:
-    """Descriptors for the child, and the numbers that it will know them by."""
-
-    def __init__(self) -> None:
-        self.fds: list[int] = []
-
-    def add(self, fd: int) -> int:
-        """Add one of ours; return the child's number of it."""
-        self.fds.append(fd)
-        return _FIRST_PASSED_FD + len(self.fds) - 1
-
-
-def _memory_file(stack: ExitStack, content: bytes) -> int:
-    """Put bytes into a file without a name, at whose start the child begins to read."""
-    fd = os.memfd_create("f", os.MFD_CLOEXEC)
-    stack.callback(os.close, fd)
-    left = memoryview(content)
-    while left:
-        left = left[os.write(fd, left) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def _root_links() -> Mapping[str, str]:
-    links: dict[str, str] = {}
-    for name in _ROOT_LINKS:
-        path = Path(name)
-        if path.is_symlink():
-            links[name] = str(path.readlink()).lstrip("/")
-        elif path.is_dir():
-            links[name] = ""
-    return links
-
-
-def _in_group(group: MemoryGroup, argv: Sequence[str]) -> tuple[str, ...]:
-    """Join the memory group before anything else, so that the group namespace made later begins there."""
-    script = 'echo 0 >"$1" && shift && unset PWD && exec "$@"'  # the shell adds a PWD of its own
-    return ("/bin/sh", "-c", script, "sh", str(group.join), *argv)
+    launched = launch(spec, slot=slot, enforcement=enforcement)
+    return Sandbox(spec, launched, enforcement=enforcement, space=space, sink=sink, capture_bytes=capture_bytes)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,23 +121,19 @@ class Sandbox:
     def __init__(
         self,
         spec: SandboxSpec,
-        running: Running,
+        launched: Launched,
         *,
-        started_ns: int,
-        status_fd: int,
-        held: ExitStack,
-        group: MemoryGroup | None,
         enforcement: Enforcement,
         space: Space | None,
         sink: BinaryIO | None,
         capture_bytes: int,
     ) -> None:
         self._limits = spec.limits
-        self._running = running
-        self._started_ns = started_ns
-        self._status_fd = status_fd
-        self._held = held
-        self._group = group
+        self._running = launched.running
+        self._started_ns = launched.started_ns
+        self._status_fd = launched.status_fd
+        self._held = launched.held
+        self._group = launched.group
         self._enforcement = enforcement
         self._space = space
         self._sink = sink
@@ -346,6 +272,10 @@ class Sandbox:
             self._inner_fd = os.pidfd_open(inner_pid)
         except ProcessLookupError:
             return
+        if not is_first_inside(inner_pid):  # it has ended, and its number means another process by now
+            os.close(self._inner_fd)
+            self._inner_fd = -1
+            return
         self._inside = Inside(inner_pid)
         self._watch = Watch(self._limits, self._inside, group=self._group, space=self._space)
 
@@ -447,11 +377,7 @@ class Sandbox:
             return SandboxState.LIMIT
         if self._report.exit_code is not None:
             return SandboxState.EXITED
-        started = self._inside is not None and self._inside.is_ready()
-        return SandboxState.BROKEN if started or self._watch_saw_it() else SandboxState.START_FAILURE
-
-    def _watch_saw_it(self) -> bool:
-        return self._watch is not None and self._watch.cpu_s is not None
+        return SandboxState.START_FAILURE  # `run_sandbox` finds out whose fault it was
 
     def _detail(self) -> str:
         if self._limit is Limit.WALL:

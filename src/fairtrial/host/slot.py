@@ -22,11 +22,24 @@ from fairtrial.errors import HostError, UsageError
 from fairtrial.host.kernel import bind_mount, detach_mount, drop_ambient_capabilities, mount
 from fairtrial.host.process import run
 
-__all__ = ["Slot", "choose_slot_id", "find_system_program", "open_slot", "parse_id_map", "probe_slot", "slot_argv"]
+__all__ = [
+    "SEARCH_PATH",
+    "Slot",
+    "choose_slot_id",
+    "find_system_program",
+    "open_slot",
+    "parse_id_map",
+    "probe_slot",
+    "slot_argv",
+]
 
 SEARCH_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-FIRST_IDS: Final = (1_990_000_000, 61_000)
-"""Where slots' uids begin: a range that no distribution hands out, else (in containers with few ids) a small one."""
+FIRST_ID: Final = 1_990_000_000
+"""Where slots' uids begin: a range that no distribution hands out."""
+N_SWEEPS: Final = 1_000_000
+N_SLOTS: Final = 64
+SMALL_FIRST_ID: Final = 61_000
+"""Where they begin in containers with few ids; there sweeps share them."""
 _PROOF_CODE: Final = 42
 
 
@@ -73,6 +86,8 @@ class Slot:
         for source in sources:
             if not source.is_absolute() or os.path.realpath(source) != str(source):
                 raise UsageError(f"{source}: not a real absolute path; name {os.path.realpath(source)}")
+            if not source.exists():
+                raise HostError(f"{source}: not there, and was to be mounted in a sandbox; make it")
         with ExitStack() as stack:
             yield tuple(
                 self._show(source, stack)
@@ -121,18 +136,20 @@ def parse_id_map(text: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(inside), int(count)) for inside, _, count in lines)
 
 
-def choose_slot_id(index: int, id_map: Sequence[tuple[int, int]]) -> int:
+def choose_slot_id(index: int, id_map: Sequence[tuple[int, int]], *, sweep_pid: int) -> int:
     """Choose the id of slot number `index` among those that our user namespace maps.
+
+    Sweeps that run at the same time get different ids, so that not even a signal could pass between their trials.
 
     Raises:
         HostError: It maps none that could be used.
     """
-    for first in FIRST_IDS:
-        wanted = first + index
-        if any(start <= wanted < start + count for start, count in id_map):
-            return wanted
+    wanted = (FIRST_ID + sweep_pid % N_SWEEPS * N_SLOTS + index, SMALL_FIRST_ID + index)
+    for slot_id in wanted:
+        if any(start <= slot_id < start + count for start, count in id_map):
+            return slot_id
     raise HostError(
-        f"slot {index}: no unprivileged uid is mapped here (tried {', '.join(str(i + index) for i in FIRST_IDS)});"
+        f"slot {index}: no unprivileged uid is mapped here (tried {wanted[0]} and {wanted[1]});"
         " map more ids into this container, or run as a normal user"
     )
 
@@ -143,7 +160,7 @@ def slot_argv(argv: Sequence[str], index: int) -> tuple[str, ...]:
     Raises:
         HostError: We are root and no uid can be given to the slot.
     """
-    slot_id = choose_slot_id(index, _own_id_map()) if os.geteuid() == 0 else os.geteuid()
+    slot_id = choose_slot_id(index, _own_id_map(), sweep_pid=os.getpid()) if os.geteuid() == 0 else os.geteuid()
     return (sys.executable, "-m", "fairtrial.host.enter", str(slot_id), "--", *argv)
 
 
@@ -166,6 +183,9 @@ def probe_slot(env: dict[str, str]) -> str | None:
 def open_slot(scratch: Path) -> Slot:
     """Take possession of the slot that this process was started in; a process outside of any has one without mounts.
 
+    From here on this process and what it starts make files that others can read: the caller's umask would otherwise
+    decide what a checkout looks like, and could shut the slot's uid out.
+
     Args:
         scratch: Where the slot's directory is made; whoever removes that ends the slot.
 
@@ -173,10 +193,11 @@ def open_slot(scratch: Path) -> Slot:
         HostError: We are root and no uid can be given to the slot, or that uid cannot enter `scratch`.
     """
     drop_ambient_capabilities()
+    os.umask(0o022)
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
         others = [start for start, count in _own_id_map() if start and count == 1]
-        uid = gid = others[0] if others else choose_slot_id(0, _own_id_map())
+        uid = gid = others[0] if others else choose_slot_id(0, _own_id_map(), sweep_pid=os.getpid())
         _require_entrance(scratch)
     root = scratch / f"s{secrets.token_hex(4)}"
     root.mkdir(mode=0o700)

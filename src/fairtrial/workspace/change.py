@@ -19,14 +19,25 @@ from fairtrial.host.git import git
 from fairtrial.host.process import run
 from fairtrial.host.slot import Slot, find_system_program
 from fairtrial.model.sandbox import Limit
-from fairtrial.workspace.layers import Layer
+from fairtrial.workspace.layers import Layer, Room
 from fairtrial.workspace.template import Template
 from fairtrial.workspace.tree import Tree, TreeLimitError
 
-__all__ = ["MOST_BYTES", "MOST_ENTRIES", "Change", "Entry", "Kind", "Refusal", "apply_change", "read_change"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_ENTRIES",
+    "Change",
+    "Entry",
+    "Kind",
+    "Refusal",
+    "apply_change",
+    "read_change",
+    "room_for",
+]
 
 MOST_ENTRIES: Final = 1_000_000
 MOST_BYTES: Final = 64 << 20
+_BLOCK_BYTES: Final = 4096
 
 
 class Kind(StrEnum):
@@ -163,6 +174,9 @@ def _compare(paths: Sequence[bytes], before: Tree, now: Tree) -> Iterator[Entry 
         if mode is not None and not stat.S_ISDIR(mode) and _kind(mode) is None:
             yield Refusal(path=path, reason=_name_type(mode))
             continue
+        if mode is not None and stat.S_ISLNK(mode) and path.rpartition(b"/")[2].lower() == b".gitmodules":
+            yield Refusal(path=path, reason="a link that git refuses to track")
+            continue
         content = _read(now, path, left_bytes)
         if content == was:
             continue
@@ -203,6 +217,16 @@ def _open_up(tree: Path, slot: Slot) -> None:
     result = run(slot.argv(command), env={"LC_ALL": "C"}, timeout_s=600)
     if not result.ok:
         raise HostError(f"{tree}: cannot be made readable: {result.stderr.tail.decode(errors='replace').strip()}")
+
+
+def room_for(change: Change, room: Room) -> Room:
+    """What a layer must have room for when a change is made in it, beside what `room` allows others to write there."""
+    n_bytes = sum(len(entry.content) for entry in change.entries)
+    n_directories = sum(entry.path.count(b"/") for entry in change.entries)
+    return Room(
+        disk_bytes=room.disk_bytes + n_bytes + _BLOCK_BYTES * (len(change.entries) + n_directories),
+        inodes=room.inodes + len(change.entries) + n_directories,
+    )
 
 
 def apply_change(change: Change, layer: Layer, *, slot: Slot) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from fairtrial.host.files import remove_tree
-from fairtrial.host.git import git
+from fairtrial.host.git import GitError, git
 from fairtrial.host.slot import Slot
 from fairtrial.workspace.change import MOST_BYTES, Change, Entry, Kind
 from fairtrial.workspace.template import RULE_FILES, Template
@@ -31,17 +31,19 @@ class Churn:
 
     Attributes:
         files: Paths that changed.
-        insertions: Lines added in text files.
-        deletions: Lines removed in text files.
+        insertions: Lines added in text files; None where git could not compare.
+        deletions: Lines removed in text files, likewise.
+        reason: Why they are None, else None.
         patch: The first bytes of a binary git patch.
         patch_truncated: The patch went on.
     """
 
     files: int
-    insertions: int
-    deletions: int
-    patch: bytes
-    patch_truncated: bool
+    insertions: int | None
+    deletions: int | None
+    reason: str | None = None
+    patch: bytes = b""
+    patch_truncated: bool = False
 
 
 def measure_churn(change: Change, template: Template, *, slot: Slot, exclude: Sequence[str] = ()) -> Churn:
@@ -57,13 +59,18 @@ def measure_churn(change: Change, template: Template, *, slot: Slot, exclude: Se
         if not any(entry.path == path or entry.path.startswith(path + b"/") for path in left_out)
     ]
     if not entries:
-        return Churn(files=0, insertions=0, deletions=0, patch=b"", patch_truncated=False)
+        return Churn(files=0, insertions=0, deletions=0)
     directory = slot.root / f"c{secrets.token_hex(6)}"
     directory.mkdir(mode=0o755)
     with ExitStack() as stack:
         stack.callback(remove_tree, directory)
         slot.give(directory)
-        return _Repository(directory, template, slot).compare(entries)
+        repository = _Repository(directory, template, slot)
+        try:
+            return repository.compare(entries)
+        except GitError as problem:
+            # What an agent wrote may be something that git dies of; that is no fault of the host's.
+            return Churn(files=len(entries), insertions=None, deletions=None, reason=str(problem))
 
 
 class _Repository:

@@ -25,12 +25,16 @@ _IDENTITY: Final = {
     for part, value in (("NAME", "base"), ("EMAIL", "base@localhost"), ("DATE", "946684800 +0000"))
 }
 _MESSAGE: Final = b"base\n"
-_CONFIG: Final = {
-    "core.checkStat": "minimal",  # owner and inode are others in each sandbox, and every file would be hashed again
-    "core.trustctime": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-}
+_CONFIG: Final = """\
+[core]
+	checkStat = minimal
+	trustctime = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+"""
+"""Owner and inode are others in each sandbox: compared, they would have every file hashed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +115,8 @@ def make_template(repository: Path, commit: str, directory: Path, *, slot: Slot,
     git(["pack-objects", "--quiet", "--revs", str(pack)], cwd=tree, git_dir=git_dir, env=borrowing, stdin=head)
     git(["prune-packed", "--quiet"], cwd=tree, git_dir=git_dir)
     (git_dir / "HEAD").write_text(f"{made}\n")
-    for name, value in _CONFIG.items():
-        git(["config", name, value], cwd=tree, git_dir=git_dir)
+    with (git_dir / "config").open("a") as config:
+        config.write(_CONFIG)
     (git_dir / "index").unlink()
     _give_all(tree, slot)
     git(["read-tree", "-m", "-u", made], cwd=tree, slot=slot, git_dir=git_dir, work_tree=tree)

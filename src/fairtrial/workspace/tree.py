@@ -22,6 +22,7 @@ LONGEST_PATH: Final = 4095
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_BYTES: Final = 1 << 20
 _NOTHING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
@@ -92,7 +93,7 @@ class Tree:
         try:
             items: list[Item] = []
             for name in sorted(os.fsencode(text) for text in os.listdir(fd)):  # noqa: PTH208 - a descriptor has no Path
-                if name == b".git":
+                if name.lower() == b".git":  # in whatever case: git would not track it
                     continue
                 mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
                 is_opaque = stat.S_ISDIR(mode) and _is_opaque(fd, name)
@@ -135,10 +136,17 @@ class Tree:
         parent, _, name = path.rpartition(b"/")
         fd = self._require_directory(parent)
         try:
-            with os.fdopen(os.open(name, _FILE, dir_fd=fd), "rb") as file:
-                return file.read(most_bytes)
+            file = os.open(name, _FILE, dir_fd=fd)
         finally:
             os.close(fd)
+        try:
+            parts: list[bytes] = []
+            while most_bytes > 0 and (data := os.read(file, min(most_bytes, _READ_BYTES))):
+                parts.append(data)
+                most_bytes -= len(data)
+            return b"".join(parts)
+        finally:
+            os.close(file)
 
     def put_file(self, path: bytes, content: bytes, mode: int, slot: Slot) -> None:
         """Write a new file, the slot's; whatever stands in its way is removed."""

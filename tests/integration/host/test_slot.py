@@ -69,7 +69,8 @@ def test_programs_of_the_slot_have_no_capability_and_no_other_group(worker: Call
         "import subprocess\n"
         "text = subprocess.run(slot.argv(['/bin/cat', '/proc/self/status']), capture_output=True, text=True).stdout\n"
         "fields = dict(line.split(':', 1) for line in text.splitlines())\n"
-        "say(eff=fields['CapEff'], prm=fields['CapPrm'], amb=fields['CapAmb'], uid=fields['Uid'].split(), slot=str(slot.uid))"
+        "ids = {'uid': fields['Uid'].split(), 'slot': str(slot.uid)}\n"
+        "say(eff=fields['CapEff'], prm=fields['CapPrm'], amb=fields['CapAmb'], **ids)"
     )
     assert {int(str(facts[name]), 16) for name in ("eff", "prm", "amb")} == {0}
     assert set(facts["uid"]) == {facts["slot"]}  # type: ignore[call-overload]
@@ -138,10 +139,18 @@ def test_an_exit_code_comes_back_through_the_launcher() -> None:
 
 
 def test_a_slots_id_is_one_that_is_mapped_and_never_root() -> None:
-    assert choose_slot_id(2, parse_id_map("0 0 4294967295\n")) == 1_990_000_002
-    assert choose_slot_id(2, parse_id_map("0 100000 65536\n")) == 61_002
+    everything, few, one = (parse_id_map(text) for text in ("0 0 4294967295\n", "0 100000 65536\n", "0 1000 1\n"))
+    assert choose_slot_id(2, everything, sweep_pid=1) == 1_990_000_066
+    assert choose_slot_id(63, everything, sweep_pid=999_999) < 1 << 31
+    assert choose_slot_id(2, few, sweep_pid=1) == 61_002
     with pytest.raises(HostError, match="map more ids"):
-        choose_slot_id(0, parse_id_map("0 1000 1\n"))
+        choose_slot_id(0, one, sweep_pid=1)
+
+
+def test_sweeps_at_the_same_time_have_different_ids() -> None:
+    everything = parse_id_map("0 0 4294967295\n")
+    ids = {choose_slot_id(index, everything, sweep_pid=pid) for pid in (100, 101, 102) for index in range(64)}
+    assert len(ids) == 3 * 64
 
 
 @pytest.mark.root

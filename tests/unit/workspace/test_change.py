@@ -2,6 +2,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,10 @@ from fairtrial.host.slot import Slot
 from fairtrial.model.sandbox import Limit
 from fairtrial.workspace import change as change_module
 from fairtrial.workspace.archive import pack_change, unpack_change
-from fairtrial.workspace.change import Change, Kind, apply_change, read_change
+from fairtrial.workspace.change import Change, Kind, apply_change, read_change, room_for
 from fairtrial.workspace.churn import measure_churn
-from fairtrial.workspace.fingerprint import find_artifact
+from fairtrial.workspace.fingerprint import find_artifact, fingerprint
+from fairtrial.workspace.frozen import load_layer, save_layer
 from fairtrial.workspace.layers import Base, Layer, Room, Storage
 from fairtrial.workspace.template import Template
 
@@ -143,12 +145,13 @@ def test_a_tracked_file_is_credited_whatever_ignores_it(changed: Callable[[str],
 
 def test_no_git_directory_is_ever_credited(changed: Callable[[str], Change]) -> None:
     change = changed(
-        "git -c user.name=x -c user.email=x commit -q --allow-empty -m x; mkdir sub; git init -q sub; echo f >sub/f; rm -rf .git"
+        "git -c user.name=x -c user.email=x commit -q --allow-empty -m x; mkdir sub;"
+        " git init -q sub; echo f >sub/f; rm -rf .git"
     )
     assert set(shown(change)) == {"sub/f"}
 
 
-def test_special_files_are_refused_and_a_hard_link_counts_as_a_file(changed: Callable[[str], Change], act: Act) -> None:
+def test_special_files_are_refused_and_a_hard_link_counts_as_a_file(changed: Callable[[str], Change]) -> None:
     change = changed(
         "mkfifo pipe; ln a.txt hard; rm d/b.txt; mkfifo d/b.txt;"
         " python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'"
@@ -168,7 +171,8 @@ def test_closed_directories_and_files_hide_nothing(changed: Callable[[str], Chan
 
 def test_names_that_are_no_text_and_names_with_every_sign_survive(changed: Callable[[str], Change]) -> None:
     change = changed(
-        'python3 -c \'import os\nfor name in (b"\\xff", b"new\\nline", b"back\\\\slash", b"q\\"", b"tab\\t", b" ", b"-x"):'
+        "python3 -c 'import os\n"
+        'for name in (b"\\xff", b"new\\nline", b"back\\\\slash", b"q\\"", b"tab\\t", b" ", b"-x"):'
         ' open(name, "wb").write(name)\''
     )
     assert {entry.path for entry in change.entries} == {
@@ -191,7 +195,8 @@ def test_a_change_made_again_over_the_base_gives_the_same_tree(
     layer = layer_over(template)
     act(
         layer,
-        "rm a.txt; mkdir a.txt; echo x >a.txt/x; rm -r d; echo flat >d; ln -sfn out link; echo n >n; chmod 755 n; echo i >i.pyc",
+        "rm a.txt; mkdir a.txt; echo x >a.txt/x; rm -r d; echo flat >d; ln -sfn out link; echo n >n; chmod 755 n;"
+        " echo i >i.pyc",
     )
     change = read_change(layer, template, slot=slot)
     judged = layer_over(template)
@@ -237,6 +242,27 @@ def test_a_frozen_layer_is_the_base_of_others_and_not_credited(
     assert not (setup.merged / "d/n").exists()
 
 
+def test_a_saved_layer_is_the_same_base_in_another_slot(
+    make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot, public_path: Path
+) -> None:
+    template = make(BASE)
+    setup = layer_over(template)
+    act(
+        setup,
+        "mkdir build; echo dep >build/dep; chmod 555 build; rm d/b.txt; rm -r d/e; mkdir d/e; ln -s x build2; rm a.txt",
+    )
+    archive = save_layer(setup, slot=slot).rename(public_path / "saved")
+    with load_layer(archive, setup.base, slot=slot) as base:
+        layer = layer_over(base)
+        act(
+            layer,
+            "test -f build/dep; test ! -e d/b.txt; test ! -e d/e/c.txt; test ! -e a.txt; test ! -w build || id -u",
+        )
+        assert (layer.merged / "build2").readlink() == Path("x")
+        command = ["diff", "-r", "--no-dereference", str(setup.merged), str(layer.merged)]
+        assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""
+
+
 def test_two_layers_over_one_base_do_not_see_each_other(make: MakeTemplate, layer_over: OpenLayer, act: Act) -> None:
     template = make(BASE)
     one, two = layer_over(template), layer_over(template)
@@ -275,7 +301,8 @@ def test_churn_counts_lines_as_git_does_under_the_bases_rules(
     layer = layer_over(template)
     act(
         layer,
-        "printf 'one\\r\\n2\\r\\n' >w.crlf; rm d/b.txt; printf '\\0bin' >bin; ln -s x new; echo p >docs/p; rm -r .gitattributes;"
+        "printf 'one\\r\\n2\\r\\n' >w.crlf; rm d/b.txt; printf '\\0bin' >bin; ln -s x new; echo p >docs/p;"
+        " rm -r .gitattributes;"
         " rm a.txt; mkdir a.txt; echo x >a.txt/x; printf '* -diff\\n' >d/.gitattributes; echo d >d/f",
     )
     churn = measure_churn(read_change(layer, template, slot=slot), template, slot=slot, exclude=("docs",))
@@ -336,7 +363,7 @@ def test_the_one_artifact_is_found(changed: Callable[[str], Change]) -> None:
     )
 
 
-def test_a_full_layer_says_so(make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot) -> None:
+def test_a_full_layer_says_so(make: MakeTemplate, layer_over: OpenLayer, act: Act) -> None:
     template = make(BASE)
     layer = layer_over(template, room=Room(disk_bytes=1 << 20, inodes=200))
     assert layer.space.full() is None
@@ -364,3 +391,61 @@ def test_layers_are_overlays_where_this_process_owns_its_mounts(
 ) -> None:
     assert slot.mounts is (os.getpid() == 1), slot.reason
     assert (layer_over(make(BASE)).upper is not None) is slot.mounts
+
+
+def test_a_fingerprint_sees_names_bits_and_bytes_and_refuses_links(
+    make: MakeTemplate, layer_over: OpenLayer, act: Act
+) -> None:
+    layer = layer_over(make(BASE))
+    seen = [fingerprint(layer.merged, ["d", "nowhere"])]
+    for script in ("echo x >>d/b.txt", "chmod 755 d/b.txt", "mv d/b.txt d/c.txt", "mkdir d/n; echo n >d/n/n", "true"):
+        act(layer, script)
+        seen.append(fingerprint(layer.merged, ["d", "nowhere"]))
+    assert len(set(seen)) == 5
+    assert seen[-1] == seen[-2]
+    act(layer, "ln -s /etc/passwd d/l")
+    with pytest.raises(IntegrityError, match="d/l: not a regular file"):
+        fingerprint(layer.merged, ["d"])
+
+
+def test_names_that_git_refuses_are_not_credited_and_break_nothing(
+    make: MakeTemplate,
+    layer_over: OpenLayer,
+    act: Act,
+    slot: Slot,
+    source: Any,  # noqa: ANN401 - the fixture's class lives in conftest.py
+) -> None:
+    commit = source.commit(BASE)
+    source.git("update-index", "--add", "--cacheinfo", f"160000,{commit},lib/s")
+    source.git("commit", "-q", "-m", "link")
+    template = make()
+    layer = layer_over(template)
+    act(layer, "mkdir .GIT d/.Git; echo x >.GIT/x; echo y >d/.Git/y; ln -s x .gitmodules; ln -s x d/.GITmodules")
+    act(layer, "echo s >lib/s/f")
+    change = read_change(layer, template, slot=slot)
+    assert set(shown(change)) == {"lib/s/f"}
+    assert {refusal.path for refusal in change.refused} == {b".gitmodules", b"d/.GITmodules"}
+    assert measure_churn(change, template, slot=slot).insertions == 1
+
+
+def test_what_git_cannot_compare_is_unknown_and_not_zero(
+    make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot
+) -> None:
+    template = make({".gitattributes": "*.u16 text working-tree-encoding=UTF-16LE-BOM\n", "a": "1\n"})
+    layer = layer_over(template)
+    act(layer, "printf 'abc' >x.u16; echo 2 >>a")
+    churn = measure_churn(read_change(layer, template, slot=slot), template, slot=slot)
+    assert (churn.files, churn.insertions, churn.deletions) == (2, None, None)
+    assert churn.reason
+
+
+def test_a_layer_can_be_given_room_for_any_change(
+    make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot
+) -> None:
+    template = make(BASE)
+    layer = layer_over(template)
+    act(layer, "mkdir -p $(seq -s / 40); cd $(seq -s / 40); for i in $(seq 300); do echo $i >$i; done")
+    change = read_change(layer, template, slot=slot)
+    judged = layer_over(template, room=room_for(change, Room(disk_bytes=1 << 20, inodes=64)))
+    apply_change(change, judged, slot=slot)
+    assert judged.space.full() is None

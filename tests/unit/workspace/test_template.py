@@ -1,4 +1,5 @@
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from fairtrial.errors import UsageError
-from fairtrial.host.slot import Slot
+from fairtrial.host.slot import Slot, open_slot
 from fairtrial.workspace.template import Template, make_template, resolve_commit
 
 MakeTemplate = Callable[..., Template]
@@ -94,11 +95,10 @@ def test_executables_links_odd_names_and_empty_files_come_through(make: MakeTemp
 
 
 def test_names_that_are_no_text_come_through(make: MakeTemplate, source: Source) -> None:
-    with open(os.fsencode(source.root) + b"/\xff\xfe", "wb") as file:
-        file.write(b"x")
+    (source.root / os.fsdecode(b"\xff\xfe")).write_text("x")
     template = make({"a": "1"})
     assert b"\xff\xfe" in template.tracked
-    assert os.path.exists(os.fsencode(template.tree) + b"/\xff\xfe")
+    assert (template.tree / os.fsdecode(b"\xff\xfe")).exists()
 
 
 def test_line_ends_and_idents_are_as_the_attributes_say_and_export_rules_are_not_applied(make: MakeTemplate) -> None:
@@ -183,17 +183,16 @@ def test_a_partial_clone_is_refused(source: Source, public_path: Path, slot: Slo
         make_template(partial, resolve_commit(partial, "HEAD"), slot.root / "t", slot=slot)
 
 
-def test_a_shallow_clone_a_bare_repository_and_a_linked_work_tree_will_do(
-    source: Source, public_path: Path, slot: Slot
-) -> None:
+def test_shallow_bare_shared_and_linked_repositories_will_do(source: Source, public_path: Path, slot: Slot) -> None:
     source.commit({"a": "1"})
     source.commit({"a": "2"})
     source.git("clone", "-q", "--depth=1", f"file://{source.root}", "shallow", cwd=public_path)
     source.git("clone", "-q", "--bare", str(source.root), "bare", cwd=public_path)
+    source.git("clone", "-q", "--shared", str(source.root), "shared", cwd=public_path)
     source.git("worktree", "add", "-q", "--detach", str(public_path / "linked"))
     made = [
         make_template(public_path / name, resolve_commit(public_path / name, "HEAD"), slot.root / name, slot=slot)
-        for name in ("shallow", "bare", "linked")
+        for name in ("shallow", "bare", "shared", "linked")
     ]
     assert {(template.tree / "a").read_text() for template in made} == {"2"}
     assert len({template.commit for template in made}) == 1
@@ -218,12 +217,19 @@ def test_what_is_no_repository_or_no_commit_is_refused(source: Source, public_pa
             resolve_commit(repository, ref)
 
 
-def test_ten_thousand_files_make_a_template(make: MakeTemplate) -> None:
-    template = make({f"d{number % 100}/f{number}": str(number) for number in range(10_000)})
-    assert len(template.tracked) == 10_000
-
-
 def test_the_template_belongs_to_the_slot(make: MakeTemplate, slot: Slot) -> None:
     template = make({"a/b": "1"})
     owners = {path.lstat().st_uid for path in template.tree.rglob("*")}
     assert owners == {slot.uid}
+
+
+def test_the_callers_umask_does_not_show_in_a_tree(make: MakeTemplate, public_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        slot = open_slot(public_path)
+        template = make({"a/b": "1", "run": ("x", "")})
+    finally:
+        os.umask(before)
+    assert slot.root.is_dir()
+    modes = [stat.S_IMODE((template.tree / name).stat().st_mode) for name in ("a", "a/b", "run")]
+    assert modes == [0o755, 0o644, 0o755]
