@@ -110,6 +110,7 @@ class AnthropicReader:
 
     def _take_usage(self, usage: JsonObject) -> None:
         self._usage.update((key, value) for key, value in usage.items() if value is not None)
+        self.found.take_terms(usage)
 
     def _take_block(self, index: object, block: JsonObject) -> None:
         found = self.found
@@ -232,7 +233,7 @@ def render_reply(reply: ScriptedReply, call: Call) -> Rendered:
         if reply.usage is not None:
             message["usage"] = _usage_object(reply.usage)
         return render_json(200, message, delay_s=reply.first_delay_s)
-    begun = {**message, "content": [], "stop_reason": None}
+    begun: JsonObject = {**message, "content": [], "stop_reason": None}
     ended: JsonObject = {
         "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},

@@ -5,7 +5,7 @@ reply of its API read, and how a reply of the scripted model or an error of ours
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -218,6 +218,8 @@ class ReplyReading:
         is_complete: It was seen to its proper end.
         problem: What in it did not read as this dialect, or None. What did read is in the other fields.
         n_events: Events of the stream; 0 for a reply in one piece.
+        price_context: What the reply says of the terms it was served on, in the words of `price.price_request`
+            (`service_tier`, `speed`).
     """
 
     usage: TokenUsage | None
@@ -231,6 +233,7 @@ class ReplyReading:
     is_complete: bool = False
     problem: str | None = None
     n_events: int = 0
+    price_context: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class ReplyMeter(Protocol):

@@ -70,7 +70,7 @@ class Finder:
         """Note one thing."""
         if len(self._found) < _MAX_REFUSALS:
             shown = "".join(f"[{part}]" if isinstance(part, int) else f".{_shown(part)}" for part in path)
-            self._found.append(Refusal(grant=grant, path=shown.removeprefix(".") or "body", what=what))
+            self._found.append(Refusal(grant=str(grant), path=shown.removeprefix(".") or "body", what=what))
 
     def refuse_unknown(self, kind: str, name: object, path: tuple[str | int, ...]) -> None:
         """Note something that is not known to be harmless; `kind` is field, tool or content."""

@@ -185,6 +185,7 @@ class Exchange:
             raise _Refused("body", 400, ErrorKind.BAD_REQUEST, str(error)) from error
         if changed is not None:
             self.row.usage_was_asked_for = True
+            call = replace(call, reports_usage=True)
             spool.replace(changed)
         rule = rule or self._plan_of_script(call, dialect)
         cut_bytes = None

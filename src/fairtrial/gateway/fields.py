@@ -29,10 +29,13 @@ def as_object(value: object) -> JsonObject | None:
 
 def object_in(source: Mapping[str, object], *names: str) -> JsonObject:
     """The object at the path of names; an empty one when there is none."""
-    value: object = source
+    found: Mapping[str, object] = source
     for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] -- JSON
-    return as_object(value) or {}  # pyright: ignore[reportUnknownArgumentType] -- JSON
+        value = found.get(name)
+        if not isinstance(value, dict):
+            return {}
+        found = cast("JsonObject", value)
+    return cast("JsonObject", found)
 
 
 def list_in(source: Mapping[str, object], name: str) -> list[object]:

@@ -5,7 +5,7 @@ Usage: `usageMetadata` is repeated in each chunk, the last one counts. `cachedCo
 `candidatesTokenCount`. By the rules of protobuf a count that is zero is left out.
 """
 
-from typing import Final
+from typing import Final, cast
 
 from fairtrial.gateway.dialect import Call, ErrorKind, JsonObject, Rendered, ScriptedReply, Stop
 from fairtrial.gateway.fields import as_object, count_in, object_in, objects_in, text_in
@@ -62,8 +62,8 @@ class GeminiReader:
 
     def take_body(self, value: object) -> None:
         """Read a whole reply: one object, or (a stream without `alt=sse`) a list of chunks."""
-        chunks = [as_object(each) for each in value] if isinstance(value, list) else [as_object(value)]  # pyright: ignore[reportUnknownVariableType] -- JSON
-        for chunk in chunks:
+        chunks = cast("list[object]", value) if isinstance(value, list) else [value]
+        for chunk in map(as_object, chunks):
             if chunk is None or not {"candidates", "usageMetadata", "promptFeedback", "error"} & chunk.keys():
                 self.found.complain("the body is no generated content")
             else:
@@ -125,7 +125,8 @@ def _usage_object(usage: TokenUsage) -> JsonObject:
     }
     if prompt is not None and usage.output is not None:
         written["totalTokenCount"] = prompt + usage.output
-    return {name: count for name, count in written.items() if count}
+    # An account of nothing at all would read as none.
+    return {name: count for name, count in written.items() if count or (name == "promptTokenCount" and count == 0)}
 
 
 def _parts(reply: ScriptedReply) -> list[JsonObject]:

@@ -6,8 +6,8 @@ what the log holds is a lower bound. Lines are redacted before they are written,
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from fairtrial.gateway.dialect import JsonObject
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.model.usage import TokenUsage
 from fairtrial.store.redact import Redactor
-from fairtrial.store.strict_json import MalformedJsonError, encode_object, parse_object
+from fairtrial.store.strict_json import MalformedJsonError, encode_object, parse_object, render_parsed
 
 __all__ = ["SCHEMA", "Ending", "Ledger", "SeenCall", "SeenResult", "WireRow", "read_ledger"]
 
@@ -129,6 +129,7 @@ class WireRow:
         error_kind: The provider's own word for the error that the reply carries; None without.
         detail: What went wrong, in one line; None when nothing did.
         schema: `wire-row/1`.
+        kind: "request".
     """
 
     n: int
@@ -178,7 +179,8 @@ class WireRow:
     fault_fired: bool = False
     error_kind: str | None = None
     detail: str | None = None
-    schema: str = field(default=SCHEMA)
+    schema: str = SCHEMA
+    kind: str = "request"
 
     @property
     def was_passed_on(self) -> bool:
@@ -211,7 +213,8 @@ class Ledger:
         Raises:
             OSError: The disk is full: then the request must not go out.
         """
-        self._write({"kind": "begun", "n": row.n, "trial": row.trial, "requested_model": row.requested_model})
+        begun: JsonObject = {"kind": "begun", "n": row.n, "trial": row.trial, "requested_model": row.requested_model}
+        self._write(render_parsed(begun))
 
     def write(self, row: WireRow) -> None:
         """Append a request that has ended.
@@ -219,11 +222,15 @@ class Ledger:
         Raises:
             OSError: The disk is full.
         """
-        self._write({"kind": "request"} | asdict(row))
+        try:
+            line = _adapter().dump_json(row)
+        except ValueError:  # half a character, in the text of an error
+            line = encode_object(asdict(row))
+        self._write(line)
 
-    def _write(self, value: Mapping[str, object]) -> None:
+    def _write(self, text: bytes) -> None:
         # A replacement never breaks the line's JSON: no secret's shape holds a quote that is not escaped.
-        line = self._redactor.redact(encode_object(value)) + b"\n"
+        line = self._redactor.redact(text) + b"\n"
         self._hasher.update(line)
         left = memoryview(line)
         while left:
@@ -254,8 +261,7 @@ def read_ledger(path: Path) -> Iterator[WireRow]:
                 break
             try:
                 value = parse_object(line[:-1])
-                kind = value.pop("kind", None)
-                if kind == "begun":
+                if value.get("kind") == "begun":
                     begun[int(str(value["n"]))] = value
                     continue
                 row = _adapter().validate_json(encode_object(value), strict=True, extra="forbid")

@@ -68,6 +68,7 @@ class Found:
     ended: bool = False
     problem: str | None = None
     n_kept: int = 0
+    price_context: dict[str, str] = field(default_factory=dict[str, str])
 
     def complain(self, problem: str) -> None:
         """Keep the first thing that did not read as this dialect."""
@@ -82,6 +83,12 @@ class Found:
             self.complain(f"more than {MAX_KEPT_CHARACTERS} characters; the rest was not kept")
         else:
             parts.append(text)
+
+    def take_terms(self, source: JsonObject) -> None:
+        """Keep what an object says of the terms that set the price."""
+        for name in ("service_tier", "speed"):
+            if isinstance(value := source.get(name), str):
+                self.price_context[name] = value
 
     def fail(self, kind: str | None, message: str | None) -> None:
         """Keep the first error that the reply carries."""
@@ -142,18 +149,16 @@ class _StreamMeter:
 
     def _take(self, event: SseEvent) -> None:
         self._n_events += 1
-        found = self._reader.found
-        if event.data.strip() == b"[DONE]":
-            self._reader.take_done()
-            return
         try:
             value = as_object(from_json(event.data, cache_strings="keys"))
         except ValueError:
             value = None
-        if value is None:
-            found.complain("an event whose data is no JSON object")
-        else:
+        if value is not None:
             self._reader.take_event(event, value)
+        elif event.data.strip() == b"[DONE]":
+            self._reader.take_done()
+        else:
+            self._reader.found.complain("an event whose data is no JSON object")
 
 
 class _BodyMeter:
@@ -202,6 +207,7 @@ def _reading(reader: Reader, *, n_events: int) -> ReplyReading:
         is_complete=found.ended and found.error is None,
         problem=found.problem,
         n_events=n_events,
+        price_context=found.price_context,
     )
 
 

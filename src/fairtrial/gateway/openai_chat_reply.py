@@ -72,7 +72,10 @@ class ChatReader:
             return False
         self.found.reply_id = text_in(value, "id") or self.found.reply_id
         self.found.served_model = text_in(value, "model") or self.found.served_model
-        self._usage = as_object(value.get("usage")) or self._usage
+        if usage := as_object(value.get("usage")):
+            self._usage = usage
+        if "service_tier" in value:
+            self.found.take_terms(value)
         return True
 
     def _take_message(self, choice: JsonObject, message: JsonObject) -> None:

@@ -110,6 +110,7 @@ class ResponsesReader:
     def _take_head(self, response: JsonObject) -> None:
         self.found.reply_id = text_in(response, "id") or self.found.reply_id
         self.found.served_model = text_in(response, "model") or self.found.served_model
+        self.found.take_terms(response)
 
     def _begin(self, key: object, item: JsonObject) -> None:
         if (call := read_call(item)) is not None:
@@ -171,7 +172,7 @@ def _items(reply: ScriptedReply) -> list[JsonObject]:
         summary = [{"type": "summary_text", "text": reply.thinking}]
         items.append({"type": "reasoning", "id": f"rs_{reply.id}", "summary": summary, "encrypted_content": "c2NyaXB0"})
     if reply.text:
-        content = [{"type": "output_text", "text": reply.text, "annotations": []}]
+        content: list[JsonObject] = [{"type": "output_text", "text": reply.text, "annotations": []}]
         items.append(
             {"type": "message", "id": f"msg_{reply.id}", "role": "assistant", "status": "completed", "content": content}
         )
@@ -206,7 +207,7 @@ def render_reply(reply: ScriptedReply, call: Call) -> Rendered:
     }
     if not call.stream:
         return render_json(200, response, delay_s=reply.first_delay_s)
-    begun = {**response, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+    begun: JsonObject = {**response, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
     bodies: list[JsonObject] = [{"type": "response.created", "response": begun}]
     for index, item in enumerate(items):
         bodies.extend(_item_events(index, item, reply.piece_characters))
@@ -223,7 +224,7 @@ def _item_events(index: int, item: JsonObject, n_characters: int) -> list[JsonOb
     match item["type"]:
         case "message":
             begun["content"] = []
-            part = {"type": "output_text", "text": "", "annotations": []}
+            part: JsonObject = {"type": "output_text", "text": "", "annotations": []}
             text = str(next(objects_in(item, "content"))["text"])
             place["content_index"] = 0
             inner: list[JsonObject] = [{"type": "response.content_part.added", **place, "part": part}]

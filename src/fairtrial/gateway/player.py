@@ -6,14 +6,17 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Piece, Rendered
-from fairtrial.gateway.script import NoTurn, Script, select_reply
+from fairtrial.gateway.play import NoTurn, select_reply
+from fairtrial.gateway.script import Script
 from fairtrial.gateway.source import Answer, Outgoing
 from fairtrial.wire.faults import Fault
 from fairtrial.wire.loop import loop_s, sleep_s
+from fairtrial.wire.upstream import UpstreamBrokenError
 
 __all__ = ["ScriptPlayer"]
 
 _CHARACTERS_PER_TOKEN: Final = 4
+_MOST_LATE_BYTES: Final = 256 * 1024
 
 
 class ScriptPlayer:
@@ -46,7 +49,13 @@ class ScriptPlayer:
 
     @asynccontextmanager
     async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
-        """Give the scripted reply; see `Source.ask`."""
+        """Give the scripted reply; see `Source.ask`.
+
+        Raises:
+            UpstreamBrokenError: The request was cut, so there is nothing to answer.
+        """
+        if outgoing.cut_bytes is not None:
+            raise UpstreamBrokenError("planned fault: the request was cut")
         rendered = self._render(outgoing.call, outgoing.dialect)
         first, *rest = rendered.pieces or (Piece(data=b""),)
         if first.delay_s:
@@ -70,11 +79,20 @@ class ScriptPlayer:
 
 async def _play(first: bytes, rest: list[Piece]) -> AsyncIterator[bytes]:
     """Give the pieces when they are due; what the receiver's slowness cost is made up for, as a provider would."""
-    due_s = loop_s()
     yield first
+    due_s = loop_s()
+    late: list[bytes] = []
     for piece in rest:
         due_s += piece.delay_s
+        if late and (due_s > loop_s() or sum(map(len, late)) > _MOST_LATE_BYTES):
+            yield b"".join(late)
+            late = []
         wait_s = due_s - loop_s()
         if wait_s > 0:
             await sleep_s(wait_s)
-        yield piece.data
+        late.append(piece.data)  # goes out at once, unless the next one is due as well
+        if not piece.delay_s:
+            yield b"".join(late)
+            late = []
+    if late:
+        yield b"".join(late)

@@ -1,5 +1,6 @@
 """`fairtrial gateway` (hidden): one gateway in a process of its own, from its settings line to the end of its input."""
 
+import gc
 import json
 import os
 import resource
@@ -72,6 +73,7 @@ async def _serve(settings: GatewaySettings, keys: dict[str, str], stop: StopRequ
     ended = Bell()
     try:
         await gateway.start()
+        gc.freeze()  # the table of prices lives as long as we do; looking through it again and again stops every stream
         is_over = False
 
         def end() -> None:

@@ -7,7 +7,7 @@ conversation from another. Every text goes through the caller's redaction.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from pydantic import TypeAdapter
 
@@ -29,6 +29,7 @@ from fairtrial.wire.faults import FaultKind
 __all__ = ["RecordedExchange", "render_script", "script_of"]
 
 _MAX_PROMPT: Final = 200
+_HOSTED: Final = frozenset(("hosted", "server_tool_use", "mcp_tool_use"))  # made and answered by the provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ def _first_message(call: Call) -> str:
 
 
 def _mark(prompt: str) -> str:
-    """What a conversation is known by: the end of its first message. What clients put in front differs from run to run."""
+    """What a conversation is known by: the end of its first message. What clients put before it differs by the run."""
     lines = [line for line in prompt.splitlines() if line.strip()]
     return lines[-1][-_MAX_PROMPT:] if lines else ""
 
@@ -134,7 +135,7 @@ def _turn(reading: ReplyReading, fault: FaultScript | None, redact: Callable[[st
             custom=call.is_custom,
         )
         for call in reading.tool_calls
-        if not call.is_partial
+        if not call.is_partial and call.namespace not in _HOSTED
     )
     return TurnScript(
         text=_plain(reading.text, redact),
@@ -167,8 +168,8 @@ def _redacted(value: object, redact: Callable[[str], str]) -> object:
         case str():
             return _plain(value, redact)
         case dict():
-            return {_plain(str(key), redact): _redacted(each, redact) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] -- JSON
+            return _redacted_object(cast("JsonObject", value), redact)
         case list():
-            return [_redacted(each, redact) for each in value]  # pyright: ignore[reportUnknownVariableType] -- JSON
+            return [_redacted(each, redact) for each in cast("list[object]", value)]
         case _:
             return value

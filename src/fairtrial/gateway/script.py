@@ -1,12 +1,6 @@
-"""The scripted model: a file that says what a model answers, and which answer a request gets.
-
-Nothing is remembered between requests: the turn is read off the conversation that a request brings, so a client that
-tries again gets the same turn again. The ids of scripted tool calls carry their turn; where a turn made no calls, the
-assistant's turns are counted. A client that throws its history away (compaction) therefore starts again at turn 0.
-"""
+"""The scripted model's file: what it answers, to which conversation, and on what condition. `play` plays it."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -15,26 +9,24 @@ from typing import Final, Literal
 from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import UsageError
-from fairtrial.gateway.dialect import Call, JsonObject, Role, ScriptedReply, Stop, ToolCall
-from fairtrial.model.usage import NOTHING_USED, TokenUsage, sum_usage
+from fairtrial.gateway.dialect import Call, Role, Stop
+from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import Fault, FaultKind, parse_faults
 
 __all__ = [
     "AgentMatch",
     "AgentScript",
+    "Beyond",
     "CallScript",
     "CaseScript",
     "Claimed",
     "FaultScript",
-    "NoTurn",
+    "Offered",
     "Script",
-    "Selection",
     "TurnScript",
     "UsageScript",
     "When",
-    "expected_usage",
     "read_script",
-    "select_reply",
 ]
 
 _DIALECTS: Final = frozenset(("anthropic-messages", "openai-chat", "openai-responses", "gemini"))
@@ -52,11 +44,11 @@ class UsageScript:
     cache_write_1h: int | None = None
 
     def __post_init__(self) -> None:
+        self.usage()
         if (self.reasoning or 0) > self.output:
             raise ValueError("reasoning is part of output and cannot be more than it")
         if (self.cache_write_1h or 0) > self.cache_write:
             raise ValueError("cache_write_1h is part of cache_write and cannot be more than it")
-        self.usage()
 
     def usage(self) -> TokenUsage:
         """As a value."""
@@ -79,7 +71,8 @@ class CallScript:
         input: Its arguments.
         namespace: The tool's namespace (Responses).
         custom: Its argument is free text, which stands in `input` under `input` (Responses).
-        only: Dialects that it is made in; empty for all. Two entries with different `only` name the tool of two clients.
+        only: Dialects that it is made in; empty for all. Entries with different `only` name the tools of
+            several clients.
     """
 
     tool: str
@@ -168,7 +161,8 @@ class CaseScript:
     text: str = ""
     thinking: str = ""
     calls: tuple[CallScript, ...] = ()
-    usage: UsageScript | Literal["none"] | None = None
+    usage: UsageScript | None = None
+    tells_usage: bool = True
     stop: Stop | None = None
     model: str | None = None
 
@@ -181,7 +175,8 @@ class TurnScript:
         text: What it says.
         thinking: What it thinks aloud.
         calls: The tools that it calls.
-        usage: What it says it cost; `none` to say nothing; left out for the script's own default.
+        usage: What it says it cost; left out for the script's own default.
+        tells_usage: False to say nothing of its cost.
         stop: Why it stops; left out, that follows from its calls.
         model: The model that it says it is; left out, the one requested.
         delay_s: Seconds before its first byte.
@@ -194,7 +189,8 @@ class TurnScript:
     text: str = ""
     thinking: str = ""
     calls: tuple[CallScript, ...] = ()
-    usage: UsageScript | Literal["none"] | None = None
+    usage: UsageScript | None = None
+    tells_usage: bool = True
     stop: Stop | None = None
     model: str | None = None
     delay_s: float = 0.0
@@ -328,114 +324,3 @@ def read_script(path: Path) -> Script:
         ConfigError: It cannot be read, or something in it is wrong; each problem with its place.
     """
     return validate(read_yaml(path), Script)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The answer to a request.
-
-    Attributes:
-        agent: Name of the agent's script.
-        turn: Number of the turn, from 0.
-        reply: What is answered.
-        fault: What goes wrong with it, on the first `times` tries; None for nothing.
-        key: What tries of this turn in this conversation have in common, to count them by.
-    """
-
-    agent: str
-    turn: int
-    reply: ScriptedReply
-    fault: FaultScript | None
-    key: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoTurn:
-    """There is no answer to a request.
-
-    Attributes:
-        message: Why, for the client and the record.
-    """
-
-    message: str
-
-
-_ID: Final = re.compile(r"ft([0-9]+)t([0-9]+)x[0-9a-f]{8}_[0-9]+$")
-
-
-def select_reply(script: Script, call: Call, dialect: str) -> Selection | NoTurn:
-    """The answer to a request: the same for the same request, always."""
-    found = next(((place, agent) for place, agent in enumerate(script.agents) if agent.match.holds(call)), None)
-    if found is None:
-        return NoTurn(message="the script has no agent for this conversation")
-    place, agent = found
-    number = _turn_number(call, place)
-    if number >= len(agent.turns) and agent.beyond is Beyond.FAIL:
-        return NoTurn(message=f"the script of {agent.name!r} has {len(agent.turns)} turns; this is turn {number}")
-    turn = agent.turns[min(number, len(agent.turns) - 1)]
-    case = next((case for case in turn.cases if case.when.holds(call)), None)
-    chosen = case or turn
-    reply = ScriptedReply(
-        id=f"ft{place}t{number}x{call.digest[:8]}",
-        text=chosen.text,
-        thinking=chosen.thinking,
-        tool_calls=tuple(_tool_call(each) for each in chosen.calls if not each.only or dialect in each.only),
-        usage=_usage(script, chosen.usage),
-        stop=chosen.stop,
-        model=chosen.model,
-        first_delay_s=turn.delay_s,
-        piece_delay_s=turn.piece_delay_s,
-        piece_characters=turn.piece_characters,
-    )
-    key = f"{agent.name}/{number}/{call.digest}"
-    return Selection(agent=agent.name, turn=number, reply=reply, fault=turn.fault, key=key)
-
-
-def _turn_number(call: Call, place: int) -> int:
-    """How many turns of this agent's script the conversation holds already."""
-    number = 0
-    for turn in call.turns:
-        if turn.role is not Role.ASSISTANT:
-            continue
-        ids = [found for each in turn.tool_calls if (found := _ID.search(each.id or "")) is not None]
-        own = [int(found[2]) for found in ids if int(found[1]) == place]
-        if own:
-            number = max(own) + 1
-        elif ids:
-            number = 0  # another agent's history, handed on to this one
-        else:
-            number += 1
-    return number
-
-
-def _tool_call(call: CallScript) -> ToolCall:
-    given: JsonObject = dict(call.input)
-    return ToolCall(id=None, name=call.tool, input=given, namespace=call.namespace, is_custom=call.custom)
-
-
-def _usage(script: Script, own: UsageScript | Literal["none"] | None) -> TokenUsage | None:
-    if own == "none":
-        return None
-    chosen = own or script.usage
-    return None if chosen is None else chosen.usage()
-
-
-def expected_usage(script: Script, *, times: Mapping[str, int] | None = None) -> TokenUsage:
-    """What all turns say they cost, together: what a client that plays each of them once must be seen to use.
-
-    Args:
-        script: The script.
-        times: How often each agent is played through, by name; 1 where it is left out.
-
-    Raises:
-        ValueError: A turn has cases that do not say the same as the turn itself, so there is no one sum.
-    """
-    usages: list[TokenUsage | None] = [NOTHING_USED]
-    for agent in script.agents:
-        for number, turn in enumerate(agent.turns):
-            choices = {_usage(script, turn.usage), *(_usage(script, case.usage) for case in turn.cases)}
-            if len(choices) > 1:
-                message = f"turn {number} of {agent.name!r} costs one thing or another, as its cases go"
-                raise ValueError(message)
-            usages.extend([*choices] * (times or {}).get(agent.name, 1))
-    return sum_usage(usages)

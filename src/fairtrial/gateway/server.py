@@ -57,6 +57,7 @@ class Gateway:
         """
         self.redactor = Redactor(key for key in keys.values() if key)
         self._directory = Path(settings.directory)
+        self._is_made = False
         self._pacer = Pacer()
         self._providers = {
             each.name: Provider(each.name, Upstream(parse_origin(each.url), ca_file=each.ca_file), keys[each.name])
@@ -84,6 +85,7 @@ class Gateway:
         report_errors_to(self._note_error)
         try:
             self._directory.mkdir(mode=0o700)
+            self._is_made = True
             if os.geteuid() == 0:
                 # A trial's own user must get at its socket through here, where every name is a secret.
                 self._directory.chmod(0o711)
@@ -153,8 +155,8 @@ class Gateway:
         for trial in tuple(self._trials):
             await trial.close()
         for provider in self._providers.values():
-            await provider.close()
-        if self._directory.exists():
+            provider.close()
+        if self._is_made and self._directory.exists():  # what was there before us is not ours to remove
             remove_tree(self._directory)
 
 

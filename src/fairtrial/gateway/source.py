@@ -11,7 +11,7 @@ from fairtrial.gateway.egress import upstream_headers
 from fairtrial.gateway.spool import Spool
 from fairtrial.wire.faults import Fault
 from fairtrial.wire.http1 import Fields
-from fairtrial.wire.upstream import Reply, Upstream
+from fairtrial.wire.upstream import Reply, Upstream, UpstreamBrokenError
 
 __all__ = ["Answer", "Decoder", "Outgoing", "Provider", "Source"]
 
@@ -22,6 +22,7 @@ _NOT_PASSED: Final = frozenset(
         "strict-transport-security", "trailer", "transfer-encoding", "upgrade", "via",
     }
 )  # fmt: skip
+_SMALL_BYTES: Final = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,11 @@ class Provider:
         """
         body = outgoing.body
         head = self._render_head(outgoing)
-        async with self._upstream.ask(head, body.pieces(outgoing.cut_bytes), method="POST") as reply:
+        if body.n_bytes <= _SMALL_BYTES and outgoing.cut_bytes is None:
+            head, pieces = head + body.read_all(), None  # one packet
+        else:
+            pieces = body.pieces() if outgoing.cut_bytes is None else _cut(body, outgoing.cut_bytes)
+        async with self._upstream.ask(head, pieces, method="POST") as reply:
             yield _answer(reply)
 
     def _render_head(self, outgoing: Outgoing) -> bytes:
@@ -143,9 +148,16 @@ class Provider:
         lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close its connections."""
-        await self._upstream.close()
+        self._upstream.close()
+
+
+async def _cut(body: Spool, n_bytes: int) -> AsyncIterator[bytes]:
+    """Give the beginning of a body and fail, so that its connection is dropped."""
+    async for data in body.pieces(n_bytes):
+        yield data
+    raise UpstreamBrokenError("planned fault: the request was cut")
 
 
 def _answer(reply: Reply) -> Answer:

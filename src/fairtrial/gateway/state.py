@@ -15,7 +15,8 @@ from fairtrial.gateway.ledger import Ending, Ledger, WireRow, read_ledger
 from fairtrial.gateway.pace import Heard
 from fairtrial.gateway.pacer import Pacer
 from fairtrial.gateway.policy import BudgetKind, BudgetStop, Spent, decide_budget
-from fairtrial.gateway.price import price_request, price_table
+from fairtrial.gateway.price import price_table
+from fairtrial.gateway.rates import price_quickly
 from fairtrial.gateway.record import RecordedExchange, render_script, script_of
 from fairtrial.gateway.source import Source
 from fairtrial.gateway.totals import provider_fault, total_rows
@@ -153,7 +154,7 @@ class TrialState:
         if row.usage is None:
             return
         now = utc_now()
-        price = price_request(row.usage, row.served_model or row.requested_model, at=now)
+        price = price_quickly(row.usage, row.served_model or row.requested_model, at=now)
         row.cost_usd = None if price.cost_usd is None else float(price.cost_usd)
         row.cost_without_cache_usd = (
             None if price.cost_without_cache_usd is None else float(price.cost_without_cache_usd)
@@ -190,12 +191,20 @@ class TrialState:
         self.internal_error = self.internal_error or self.redactor.redact_text(problem)
 
     def finish(self, row: WireRow) -> None:
-        """Count a request that has ended, and write its row.
+        """Price and count a request that has ended, and write its row. What goes wrong here voids the trial.
 
         Raises:
             OSError: The wire log cannot be written.
         """
-        self._price(row)
+        try:
+            self._price(row)
+            self._count(row)
+            self._ledger.write(row)
+        except Exception as error:
+            self.fail(f"row {row.n} of {self._ledger.path}: {type(error).__name__}: {error}")
+            raise
+
+    def _count(self, row: WireRow) -> None:
         if row.digest is not None and row.ending is not Ending.ANSWERED and row.was_passed_on:
             self._failed[row.digest] += 1
         if row.usage is not None:
@@ -205,11 +214,6 @@ class TrialState:
         self._cost_usd += row.cost_usd or 0.0
         if row.ending is Ending.ANSWERED and row.ask == "generate" and row.cost_usd is None:
             self._n_unpriced += 1
-        try:
-            self._ledger.write(row)
-        except OSError as error:
-            self.fail(f"wire log {self._ledger.path}: {error}")
-            raise
 
     def close(self) -> TrialClosed:
         """Close the wire log and say what is in it.

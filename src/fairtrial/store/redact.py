@@ -7,7 +7,7 @@ that a reader sees that something was there. Works on bytes, because what a prog
 import base64
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import quote
 
@@ -16,28 +16,48 @@ __all__ = ["MIN_SECRET_CHARACTERS", "Redactor"]
 MIN_SECRET_CHARACTERS: Final = 8
 """A shorter value would be found in innocent text."""
 
-# A key is not the middle of a longer word; every repetition is of one set of characters, so matching stays linear.
+# A word begins also after what stands for a line end or a colour: a key on a line of its own follows the letter of `\n`
+# in JSON, the digits of `%0A` in a URL, the `m` of a colour on a terminal.
+_WORD_START: Final = (
+    rb"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m))"
+)
+
+# Each shape after the words of which it needs one: a text that has none of them is not searched for it.
+# Every repetition is of one set of characters, so matching stays linear.
 _SHAPES: Final = {
     "private-key": (
-        rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,._]|-(?!-)){0,20000}+"
-        rb"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+        (b"PRIVATE KEY-----",),
+        (
+            rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,._]|-(?!-)){0,20000}+"
+            rb"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+        ),
     ),
-    "anthropic-key": rb"(?<![A-Za-z0-9])sk-ant-[A-Za-z0-9_-]{8,}",
-    "openai-key": rb"(?<![A-Za-z0-9])sk-(?!ant-)[A-Za-z0-9_-]{16,}",
-    "google-key": rb"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30,}",
-    "google-token": rb"(?<![A-Za-z0-9])ya29\.[A-Za-z0-9_-]{16,}",
-    "aws-key-id": rb"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])",
-    "aws-secret": rb"(?i:aws_?secret_?access_?key)[\"'\\]{0,4}\s{0,4}[=:]\s{0,4}[\"'\\]{0,4}[A-Za-z0-9/+=]{40}",
-    "github-token": rb"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,})",
-    "gitlab-token": rb"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{16,}",
-    "slack-token": rb"(?<![A-Za-z0-9])(?:xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,})",
-    "hugging-face-token": rb"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
-    "npm-token": rb"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{36}",
-    "stripe-key": rb"(?<![A-Za-z0-9])[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
-    "jwt": rb"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
-    "bearer-token": rb"(?i:(?<![A-Za-z0-9])bearer)[ \t]{1,4}[A-Za-z0-9._~+/-]{16,}={0,2}",
-    "url-password": rb"(?<=://)[A-Za-z0-9._%-]{1,100}:[^\s/@\"'\\]{3,200}(?=@)",
+    "anthropic-key": ((b"sk-ant-",), rb"sk-ant-[A-Za-z0-9_-]{8,}"),
+    "openai-key": ((b"sk-",), _WORD_START + rb"sk-(?!ant-)[A-Za-z0-9_-]{16,}"),
+    "google-key": ((b"AIza",), rb"AIza[A-Za-z0-9_-]{30,}"),
+    "google-token": ((b"ya29.",), rb"ya29\.[A-Za-z0-9_-]{16,}"),
+    "aws-key-id": ((b"AKIA", b"ASIA"), _WORD_START + rb"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    "github-token": ((b"github_pat_",), rb"github_pat_[A-Za-z0-9_]{22,}"),
+    "github-key": ((b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rb"gh[pousr]_[A-Za-z0-9]{30,}"),
+    "gitlab-token": ((b"glpat-",), rb"glpat-[A-Za-z0-9_-]{16,}"),
+    "slack-token": ((b"xox",), rb"xox[a-z]-[A-Za-z0-9-]{10,}"),
+    "slack-app-token": ((b"xapp-",), rb"xapp-[A-Za-z0-9-]{10,}"),
+    "hugging-face-token": ((b"hf_",), rb"hf_[A-Za-z0-9]{30,}"),
+    "npm-token": ((b"npm_",), rb"npm_[A-Za-z0-9]{36}"),
+    "stripe-key": ((b"k_live_", b"k_test_"), rb"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    "jwt": ((b"eyJ",), rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    "url-password": ((b"://",), rb"(?<=://)[A-Za-z0-9._%-]{1,100}:[^\s/@\"'\\]{3,200}(?=@)"),
 }
+# Those in which case does not matter, after a word in lower case.
+_CASELESS: Final = {
+    "aws-secret": (
+        b"access",
+        rb"(?i:aws_?secret_?access_?key)[\"'\\]{0,4}\s{0,4}[=:]\s{0,4}[\"'\\]{0,4}[A-Za-z0-9/+=]{40}",
+    ),
+    "bearer-token": (b"bearer", rb"(?i:bearer)[ \t]{1,4}[A-Za-z0-9._~+/-]{16,}={0,2}"),
+}
+_COMPILED: Final = tuple((name, words, re.compile(shape)) for name, (words, shape) in _SHAPES.items())
+_COMPILED_CASELESS: Final = tuple((name, word, re.compile(shape)) for name, (word, shape) in _CASELESS.items())
 
 
 class Redactor:
@@ -56,29 +76,36 @@ class Redactor:
         forms = {form for value in values if len(value) >= MIN_SECRET_CHARACTERS for form in _forms_of(value)}
         # The longest first: a form may be the beginning of another.
         known = b"|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form)))
-        shapes = [b"(?P<%b>%b)" % (name.replace("-", "_").encode(), shape) for name, shape in _SHAPES.items()]
-        self._pattern = re.compile(b"|".join([*([b"(?P<secret>%b)" % known] if known else []), *shapes]))
+        self._forms = tuple(forms)
+        self._values = re.compile(known) if known else None
         self.n_redacted = 0
 
     def redact(self, data: bytes) -> bytes:
         """Return the bytes with each secret replaced by `[redacted:what]`."""
-        return self._pattern.sub(self._replace, data)
+        for name, pattern in self._patterns_for(data):
+            data, n = pattern.subn(b"[redacted:%b]" % name.encode(), data)
+            self.n_redacted += n
+        return data
 
     def redact_text(self, text: str) -> str:
         """Return the text likewise; characters that no UTF-8 can hold become `?`."""
         return self.redact(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     def find(self, data: bytes) -> tuple[str, ...]:
-        """Names of what would be taken out, in order."""
-        return tuple(_name_of(match) for match in self._pattern.finditer(data))
+        """Names of what would be taken out."""
+        return tuple(name for name, pattern in self._patterns_for(data) if pattern.search(data) is not None)
 
-    def _replace(self, match: re.Match[bytes]) -> bytes:
-        self.n_redacted += 1
-        return b"[redacted:%b]" % _name_of(match).encode()
-
-
-def _name_of(match: re.Match[bytes]) -> str:
-    return (match.lastgroup or "").replace("_", "-")
+    def _patterns_for(self, data: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
+        """Known values first, then the shapes whose word is there."""
+        if self._values is not None and any(form in data for form in self._forms):
+            yield "secret", self._values
+        for name, words, pattern in _COMPILED:
+            if any(word in data for word in words):
+                yield name, pattern
+        lowered = data.lower()
+        for name, word, pattern in _COMPILED_CASELESS:
+            if word in lowered:
+                yield name, pattern
 
 
 def _forms_of(value: str) -> Iterable[bytes]:

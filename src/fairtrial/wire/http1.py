@@ -26,6 +26,7 @@ __all__ = [
     "Piece",
     "ReplyHead",
     "RequestHead",
+    "is_field_line",
     "parse_chunk_size",
     "parse_reply_head",
     "parse_request_head",
@@ -300,6 +301,11 @@ def parse_chunk_size(line: bytes) -> int:
         msg = f"malformed chunk size line {line[:80]!r}"
         raise BadMessageError(msg)
     return int(match.group(1), 16)
+
+
+def is_field_line(line: bytes) -> bool:
+    """Whether a line without its line end is a header or trailer field."""
+    return _FIELD.match(line) is not None
 
 
 def render_status_line(status: int) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from typing_extensions import override
+
 from fairtrial.errors import UsageError
 from fairtrial.wire.http1 import PIECE_BYTES
 
@@ -104,10 +106,26 @@ class Peer:
 
     Attributes:
         reader: What comes from the peer.
+        count_noticed: How often something has come so far, the end included; only where we connected.
     """
 
-    def __init__(self, reader: CountedReader, writer: asyncio.StreamWriter, sent: ByteCount) -> None:
+    def __init__(
+        self,
+        reader: CountedReader,
+        writer: asyncio.StreamWriter,
+        sent: ByteCount,
+        count_noticed: Callable[[], int] = int,
+    ) -> None:
+        """Wrap a connection.
+
+        Args:
+            reader: What comes from the peer.
+            writer: What goes there.
+            sent: Counts what goes there.
+            count_noticed: How often something has come so far, the end included.
+        """
         self.reader = reader
+        self.count_noticed = count_noticed
         self._writer = writer
         self._sent = sent
 
@@ -194,6 +212,33 @@ class Pace:
             await peer.send(part)
 
 
+class _Noticing(asyncio.StreamReaderProtocol):
+    """Counts what comes from the server, its end included.
+
+    Attributes:
+        n_noticed: How often something came.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(reader, loop=loop)
+        self.n_noticed = 0
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self.n_noticed += 1
+        super().data_received(data)
+
+    @override
+    def eof_received(self) -> bool | None:
+        self.n_noticed += 1
+        return super().eof_received()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.n_noticed += 1
+        super().connection_lost(exc)
+
+
 async def connect_peer(
     address: Address, *, received: ByteCount, sent: ByteCount, tls: ssl.SSLContext | None = None
 ) -> Peer:
@@ -204,12 +249,13 @@ async def connect_peer(
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
-    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    protocol = _Noticing(reader, loop)
     if address.port is None:
         transport, _ = await loop.create_unix_connection(lambda: protocol, address.host)
     else:
         transport, _ = await loop.create_connection(lambda: protocol, address.host, address.port, ssl=tls)
-    return Peer(CountedReader(reader, received), asyncio.StreamWriter(transport, protocol, reader, loop), sent)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    return Peer(CountedReader(reader, received), writer, sent, lambda: protocol.n_noticed)
 
 
 async def listen_for_peers(

@@ -6,11 +6,13 @@ goes to the loop's exception handler; broken messages and clients that leave are
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Protocol, TypeVar
+
+from typing_extensions import override
 
 from fairtrial.wire.http1 import (
     PIECE_BYTES,
@@ -65,14 +67,16 @@ class Incoming:
         n_reply_bytes: Body bytes handed to the client so far.
     """
 
-    def __init__(self, head: RequestHead, client: Peer) -> None:
+    def __init__(self, head: RequestHead, client: Peer, protocol: "_Connection") -> None:
         self.head = head
+        self._protocol = protocol
         self.n_reply_bytes = 0
         self._client = client
         self._answer = _Answer.NONE
         self._body_read = head.framing.kind is BodyKind.NONE
         self._chunked = False
         self._keep = head.keep_alive
+        self._unsent_head = b""
 
     @property
     def answered(self) -> bool:
@@ -94,24 +98,33 @@ class Incoming:
         self._body_read = True
 
     async def while_present(self, work: Coroutine[None, None, T]) -> T:
-        """Do the work while the client is there; only once its body is read.
+        """Do the work while the client is there; once its body is read, the end of its side means that it has left.
 
         Raises:
             ClientGoneError: The client left first; the work was broken off.
         """
-        task = asyncio.ensure_future(work)
-        watch = asyncio.ensure_future(self._client.reader.wait_input())
+        # As asyncio.timeout does it: a task for the work and one to watch would cost more than a small request.
+        task = asyncio.current_task()
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            left = True
+            if task is not None:
+                task.cancel()
+
+        if self._protocol.has_ended:
+            work.close()
+            raise ClientGoneError
+        self._protocol.on_end = leave
         try:
-            await asyncio.wait([task, watch], return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and (watch.exception() is not None or not watch.result()):
-                raise ClientGoneError
-            return await task  # the client has begun its next request already: it is there
+            return await work
+        except asyncio.CancelledError:
+            if left and task is not None and task.uncancel() == 0:
+                raise ClientGoneError from None
+            raise
         finally:
-            for each in (task, watch):
-                each.cancel()
-            await asyncio.wait([task, watch])
-            if not watch.cancelled():
-                watch.exception()  # looked at, so that nobody complains
+            self._protocol.on_end = None
 
     async def reply(self, status: int, fields: Sequence[tuple[str, str]], body: bytes) -> None:
         """Send a whole reply.
@@ -130,7 +143,11 @@ class Incoming:
         Raises:
             ClientGoneError: The client has left.
         """
-        await self._send(self._render_head(status, fields, n_bytes=n_bytes))
+        head = self._render_head(status, fields, n_bytes=n_bytes)
+        if n_bytes is None:
+            await self._send(head)
+        else:
+            self._unsent_head = head  # one packet for a small reply
 
     def _render_head(self, status: int, fields: Sequence[tuple[str, str]], *, n_bytes: int | None) -> bytes:
         self._answer = _Answer.BEGUN
@@ -164,11 +181,13 @@ class Incoming:
         Raises:
             ClientGoneError: The client has left.
         """
-        if self._chunked:
-            await self._send(b"0\r\n\r\n")
+        if self._chunked or self._unsent_head:
+            await self._send(b"0\r\n\r\n" if self._chunked else b"")
         self._answer = _Answer.ENDED
 
     async def _send(self, data: bytes) -> None:
+        if self._unsent_head:
+            data, self._unsent_head = self._unsent_head + data, b""
         try:
             await self._client.send(data)
         except ConnectionError as error:
@@ -200,6 +219,38 @@ class Incoming:
         return self._keep
 
 
+class _Connection(asyncio.StreamReaderProtocol):
+    """A connection that says when the client ends its side.
+
+    Attributes:
+        has_ended: It has.
+        on_end: Called then, once.
+    """
+
+    def __init__(self, on_client: Callable[["_Connection", asyncio.StreamReader, asyncio.StreamWriter], None]) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
+        super().__init__(reader, lambda reader, writer: on_client(self, reader, writer), loop=loop)
+        self.has_ended = False
+        self.on_end: Callable[[], None] | None = None
+
+    @override
+    def eof_received(self) -> bool | None:
+        self._end()
+        return super().eof_received()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    def _end(self) -> None:
+        self.has_ended = True
+        if self.on_end is not None:
+            on_end, self.on_end = self.on_end, None
+            on_end()
+
+
 class HttpServer:
     """One listening socket and its connections."""
 
@@ -222,19 +273,14 @@ class HttpServer:
             OSError: It cannot be made.
         """
         loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: _Connection(self._accept), str(path), backlog=128)
 
-        def make_protocol() -> asyncio.StreamReaderProtocol:
-            reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
-            return asyncio.StreamReaderProtocol(reader, self._accept, loop=loop)
-
-        self._server = await loop.create_unix_server(make_protocol, str(path), backlog=128)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, connection: "_Connection", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = Peer(CountedReader(reader, ByteCount()), writer, ByteCount())
         if len(self._tasks) >= self._max:
             client.abort()
             return
-        task = asyncio.create_task(self._serve(client))
+        task = asyncio.create_task(self._serve(client, connection))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
 
@@ -243,22 +289,22 @@ class HttpServer:
         if not task.cancelled() and (error := task.exception()) is not None:
             asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": error})
 
-    async def _serve(self, client: Peer) -> None:
+    async def _serve(self, client: Peer, connection: "_Connection") -> None:
         try:
-            while await self._serve_next(client):
+            while await self._serve_next(client, connection):
                 pass
             client.close()
             await client.wait_closed()
         finally:
             client.abort()
 
-    async def _serve_next(self, client: Peer) -> bool:
+    async def _serve_next(self, client: Peer, connection: "_Connection") -> bool:
         """Serve one request; False when the connection is at its end."""
         try:
             raw = await read_head(client.reader)
             if raw is None:
                 return False
-            incoming = Incoming(parse_request_head(raw), client)
+            incoming = Incoming(parse_request_head(raw), client, connection)
         except BadMessageError as error:
             self._handler.on_bad_request(str(error))
             await _refuse(client)

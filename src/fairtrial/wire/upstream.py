@@ -8,13 +8,15 @@ not be sent twice in silence.
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from fairtrial.errors import UsageError
+from fairtrial.wire.dechunk import Dechunker
 from fairtrial.wire.http1 import (
+    PIECE_BYTES,
     BadMessageError,
     BodyKind,
     EndedEarlyError,
@@ -100,36 +102,42 @@ class Reply:
             UpstreamBrokenError: It broke off.
         """
         try:
-            async for piece in read_body(self._peer.reader, self.head.framing):
-                yield piece.payload if piece.n_payload_bytes != len(piece.wire) else piece.wire
+            if self.head.framing.kind is BodyKind.CHUNKED:
+                async for data in self._chunked_pieces():
+                    yield data
+            else:
+                async for piece in read_body(self._peer.reader, self.head.framing):
+                    yield piece.wire
         except (BadMessageError, EndedEarlyError, OSError) as error:
             raise UpstreamBrokenError(str(error)) from error
         self.ended = True
 
+    async def _chunked_pieces(self) -> AsyncIterator[bytes]:
+        dechunker = Dechunker()
+        while not dechunker.ended:
+            data = await self._peer.reader.read(PIECE_BYTES)
+            if not data:
+                raise EndedEarlyError("the connection ended inside a chunked body")
+            payload = dechunker.feed(data)
+            if dechunker.surplus:
+                raise BadMessageError("bytes after the end of the reply")
+            if payload:
+                yield payload
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """A connection that waits for its next request, watched for its end."""
+    """A connection that waits for its next request.
 
-    def __init__(self, peer: Peer, idle_since_s: float) -> None:
-        self.peer = peer
-        self.idle_since_s = idle_since_s
-        self._watch = asyncio.ensure_future(peer.reader.wait_input())
+    Attributes:
+        peer: The connection.
+        idle_since_s: Since when.
+        n_noticed: How often something had come by then; more means that the server has closed it, or spoke unasked.
+    """
 
-    async def take(self, now_s: float) -> Peer | None:
-        """Return the connection, or None when it is of no use any more."""
-        spoilt = self._watch.done() or now_s - self.idle_since_s > _IDLE_S
-        await self.forget()
-        if spoilt:
-            self.peer.abort()
-            return None
-        return self.peer
-
-    async def forget(self) -> None:
-        """End the watch."""
-        self._watch.cancel()
-        await asyncio.wait([self._watch])
-        if not self._watch.cancelled():
-            self._watch.exception()  # looked at, so that nobody complains
+    peer: Peer
+    idle_since_s: float
+    n_noticed: int
 
 
 class Upstream:
@@ -159,27 +167,30 @@ class Upstream:
         Leaving the context before the reply's end breaks the connection, so that the server notices.
 
         Args:
-            head: The whole head, which frames the body.
-            body: The body as it stands on the wire; None for none.
+            head: The whole head, which frames the body; followed by the body, if that is small.
+            body: The body as it stands on the wire; None for none, or when it is in `head`.
             method: The request's method, which decides how the reply is read.
 
         Raises:
             UpstreamBrokenError: There is no whole reply.
         """
         peer, reused = await self._connect()
-        sender = asyncio.create_task(_send(peer, head, body))
+        sender = None if body is None else asyncio.create_task(_send(peer, head, body))
         reply: Reply | None = None
+        sent = False
         try:
+            if sender is None:
+                with suppress(ConnectionError):  # the reply, or its absence, tells more than a failure to send
+                    await peer.send(head)
+                sent = True
             reply = Reply(await _receive_head(peer, method), peer, reused=reused)
             yield reply
         finally:
-            sent = sender.done() and not sender.cancelled() and sender.exception() is None
-            sender.cancel()
-            await asyncio.wait([sender])
-            if not sender.cancelled():
-                sender.exception()  # the reply, or its absence, tells more than a failure to send
+            if sender is not None:
+                sent = await _end_sender(sender)
             if reply is not None and reply.ended and sent and reply.head.keep_alive:
-                self._kept.append(_Kept(peer, asyncio.get_running_loop().time()))
+                now_s = asyncio.get_running_loop().time()
+                self._kept.append(_Kept(peer=peer, idle_since_s=now_s, n_noticed=peer.count_noticed()))
             else:
                 peer.abort()
 
@@ -187,9 +198,11 @@ class Upstream:
         """Return a connection, and whether it has served before."""
         while self._kept:
             # The youngest: an old one is the likelier to be closed just now.
-            peer = await self._kept.pop().take(asyncio.get_running_loop().time())
-            if peer is not None:
-                return peer, True
+            kept = self._kept.pop()
+            idle_s = asyncio.get_running_loop().time() - kept.idle_since_s
+            if idle_s <= _IDLE_S and kept.peer.count_noticed() == kept.n_noticed:
+                return kept.peer, True
+            kept.peer.abort()
         try:
             async with asyncio.timeout(_CONNECT_S):
                 peer = await connect_peer(self.origin.address, received=ByteCount(), sent=ByteCount(), tls=self._tls)
@@ -200,10 +213,9 @@ class Upstream:
         self.n_connects += 1
         return peer, False
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections that wait."""
         for kept in self._kept:
-            await kept.forget()
             kept.peer.abort()
         self._kept.clear()
 
@@ -219,6 +231,16 @@ async def _send(peer: Peer, head: bytes, body: AsyncIterator[bytes] | None) -> N
     except BaseException:
         peer.abort()  # the request will never be whole, so there is nothing to wait for
         raise
+
+
+async def _end_sender(sender: asyncio.Task[None]) -> bool:
+    """End the sending; return whether all had been sent."""
+    sent = sender.done() and not sender.cancelled() and sender.exception() is None
+    sender.cancel()
+    await asyncio.wait([sender])
+    if not sender.cancelled():
+        sender.exception()  # looked at: the reply, or its absence, tells more than a failure to send
+    return sent
 
 
 async def _receive_head(peer: Peer, method: str) -> ReplyHead:

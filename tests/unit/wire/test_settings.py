@@ -35,6 +35,7 @@ PARAMETER = {
     FaultKind.THROTTLE: st.integers(1, 10**14),
     FaultKind.STATUS: st.integers(400, 599),
     FaultKind.TRUNCATE_REPLY: st.integers(0, 10**14),
+    FaultKind.GARBLE_REPLY: st.integers(0, 10**14),
     FaultKind.STALL: st.none() | st.integers(0, 10**14),
 }
 
