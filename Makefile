@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test lint bench setup lock clean
+.PHONY: help demo test lint bench setup agents lock clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
@@ -45,12 +45,16 @@ bench: setup ## run every benchmark; keep the machine idle
 setup: ## make .venv hold what requirements/dev.lock lists
 	@requirements/setup dev
 
+agents: ## install the agent command lines (2 GB) below .cache/agents; print what to put on PATH
+	@requirements/agents/setup
+
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --cache-dir .cache/pip-tools $(UPGRADE)
 
 lock: setup ## pin requirements again after a change (UPGRADE=--upgrade for the newest versions)
 	$(COMPILE) --output-file requirements/run.lock pyproject.toml requirements/run.in
 	$(COMPILE) --output-file requirements/dev.lock pyproject.toml requirements/run.in requirements/dev.in
+	$(COMPILE) --output-file requirements/mini-swe-agent.lock requirements/mini-swe-agent.in
 
 clean: ## remove .venv and every cache; results stay
 	rm -rf .venv .cache .hypothesis dist

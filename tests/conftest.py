@@ -40,7 +40,7 @@ PARTS: Final = {
     "opencode": Part("agents", "make agents"),
     "gemini": Part("agents", "make agents"),
     "mini": Part("agents", "make agents"),
-    "rg": Part("agents", "apt-get install ripgrep"),
+    "rg": Part("agents", "make agents, or apt-get install ripgrep"),
     "oak": Part("built", "cargo install --locked oakvcs-cli --version 0.102.0"),
     "jj": Part("built", "cargo install --locked jj-cli --version 0.45.1"),
 }

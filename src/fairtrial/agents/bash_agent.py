@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
-from fairtrial.agents.events import Events, count_of, member_of, shortened, text_of, truth_of
+from fairtrial.agents.events import Events, count_of, items_of, member_of, members_of, shortened, text_of, truth_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, missing
 from fairtrial.agents.sessions import base_environment, empty_skills, refuse_impossible, skill_files, withheld_tools
 from fairtrial.model.agent import (
@@ -89,7 +89,7 @@ class BashAgent:
         if result is None:
             return Report(ended=False, problem=events.problem)
         usage, error = member_of(result, "usage"), text_of(result, "error")
-        calls, skills = member_of(result, "tool_calls"), member_of(result, "skills")
+        calls = members_of(result, "tool_calls")
         return Report(
             ended=True,
             problem=events.problem,
@@ -104,12 +104,8 @@ class BashAgent:
                 output=count_of(usage, "output_tokens"),
             ),
             turns=count_of(result, "turns"),
-            tool_calls=_counts(calls) if isinstance(calls, dict) else None,
-            skills_used=tuple(map(str, skills)) if isinstance(skills, list) else None,
+            tool_calls={name: count for name in calls if (count := count_of(calls, name)) is not None},
+            skills_used=tuple(map(str, items_of(result, "skills"))),
             final_text=text_of(result, "text"),
             retries=count_of(result, "retries"),
         )
-
-
-def _counts(calls: Mapping[str, object]) -> dict[str, int]:
-    return {name: count for name in calls if (count := count_of(calls, name)) is not None}

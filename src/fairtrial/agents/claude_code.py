@@ -14,7 +14,8 @@ from fairtrial.agents.events import (
     Events,
     cost_of,
     count_of,
-    member_of,
+    items_of,
+    members_of,
     objects_of,
     shortened,
     text_of,
@@ -114,13 +115,9 @@ class ClaudeCode:
         for event in events:
             seen.take(event, events)
         result = seen.result
-        by_model = {
-            name: _claimed_usage(usage)
-            for name, usage in _members(member_of(result, "modelUsage")).items()
-            if isinstance(usage, dict)
-        }
+        by_model = {name: _claimed_usage(usage) for name, usage in members_of(result, "modelUsage").items()}
         is_error = truth_of(result, "is_error")
-        said = text_of(result, "result") or " ".join(map(str, _list(member_of(result, "errors")))) or None
+        said = text_of(result, "result") or " ".join(map(str, items_of(result, "errors"))) or None
         return Report(
             ended=bool(result),
             problem=events.problem,
@@ -213,7 +210,7 @@ def _servers(request: SessionRequest) -> dict[str, object]:
     }
 
 
-def _claimed_usage(claimed: JsonObject) -> TokenUsage:
+def _claimed_usage(claimed: object) -> TokenUsage:
     return TokenUsage(
         uncached_input=count_of(claimed, "inputTokens"),
         cache_write=count_of(claimed, "cacheCreationInputTokens"),
@@ -221,11 +218,3 @@ def _claimed_usage(claimed: JsonObject) -> TokenUsage:
         output=count_of(claimed, "outputTokens"),
         reasoning=count_of(claimed, "thinkingTokens"),
     )
-
-
-def _members(value: object) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []

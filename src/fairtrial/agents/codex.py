@@ -1,8 +1,8 @@
 """codex, headless (`codex exec --json`).
 
 Facts it stands on (0.171.0, see docs/reference/agents/codex.md): it speaks Responses only; `turn.completed.usage` sums
-the main thread's calls with the cached tokens inside the input, and nothing in its output knows what child threads used;
-an item of type `error` stands in healthy runs too; `request_max_retries` and `stream_max_retries` multiply; a hosted
+the main thread's calls with the cached tokens inside the input; nothing in its output knows what child threads used; an
+item of type `error` stands in healthy runs too; `request_max_retries` and `stream_max_retries` multiply; a hosted
 web search is offered unless it is switched off; all work is done with one shell tool, which cannot be taken away.
 """
 

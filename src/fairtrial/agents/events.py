@@ -1,7 +1,7 @@
 """Reading what a CLI prints: JSON, one object a line, none of it trusted."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, cast
 
 from fairtrial.model.usage import TokenUsage
 from fairtrial.store.strict_json import JsonObject, MalformedJsonError, parse_object
@@ -10,7 +10,9 @@ __all__ = [
     "Events",
     "cost_of",
     "count_of",
+    "items_of",
     "member_of",
+    "members_of",
     "objects_of",
     "shortened",
     "text_of",
@@ -60,14 +62,25 @@ def member_of(value: object, *names: str) -> object:
     for name in names:
         if not isinstance(value, dict):
             return None
-        value = value.get(name)
+        value = cast("JsonObject", value).get(name)
     return value
+
+
+def members_of(value: object, *names: str) -> JsonObject:
+    """The object under these keys; an empty one where there is none."""
+    found = member_of(value, *names)
+    return cast("JsonObject", found) if isinstance(found, dict) else {}
+
+
+def items_of(value: object, *names: str) -> list[object]:
+    """The list under these keys; an empty one where there is none."""
+    found = member_of(value, *names)
+    return cast("list[object]", found) if isinstance(found, list) else []
 
 
 def objects_of(value: object, *names: str) -> list[JsonObject]:
     """The objects of a list under these keys; what else is in it is left out."""
-    found = member_of(value, *names)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return [cast("JsonObject", each) for each in items_of(value, *names) if isinstance(each, dict)]
 
 
 def text_of(value: object, *names: str) -> str | None:

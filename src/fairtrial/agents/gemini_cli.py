@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
-from fairtrial.agents.events import Events, count_of, member_of, shortened, text_of, usage_of
+from fairtrial.agents.events import Events, count_of, member_of, members_of, shortened, text_of, usage_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
 from fairtrial.agents.sessions import (
     base_environment,
@@ -149,7 +149,7 @@ class GeminiCli:
                 case _:
                     pass
         ending, error = text_of(result, "status"), text_of(result, "error", "message")
-        by_model = _usage_by_model(member_of(result, "stats", "models"))
+        models = members_of(result, "stats", "models")
         return Report(
             ended=result is not None,
             problem=events.problem,
@@ -157,17 +157,12 @@ class GeminiCli:
             error_text=shortened(error) if error else None,
             ending=ending,
             usage=_claimed_usage(member_of(result, "stats")) if member_of(result, "stats") is not None else None,
-            usage_by_model=by_model,
+            usage_by_model={name: _claimed_usage(stats) for name, stats in models.items()},
             tool_calls=dict(calls),
             skills_used=tuple(skills),
             session_id=session_id,
             final_text="".join(said) or None,
         )
-
-
-def _usage_by_model(models: object) -> dict[str, TokenUsage]:
-    names = [name for name in models if isinstance(name, str)] if isinstance(models, dict) else []
-    return {name: _claimed_usage(member_of(models, name)) for name in names}
 
 
 def _claimed_usage(stats: object) -> TokenUsage:

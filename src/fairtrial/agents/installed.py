@@ -52,6 +52,5 @@ def found(binary: Path, version: str, tested_version: str, installation: Install
 
 def missing(reason: str, install: str) -> AgentProbe:
     """An agent that cannot be used."""
-    return AgentProbe(
-        binary=None, version=None, details={}, installation=None, missing=f"{reason}; install it: {install}"
-    )
+    what = f"{reason}; install it: {install}"
+    return AgentProbe(binary=None, version=None, details={}, installation=None, missing=what)

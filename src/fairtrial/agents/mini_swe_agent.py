@@ -1,7 +1,7 @@
 """mini-swe-agent, without its terminal (`python -m minisweagent`).
 
-Facts it stands on (2.4.6, see docs/reference/agents/mini-swe-agent.md): it speaks Chat Completions through litellm and
-does not stream; its one tool is `bash`; it prints nothing to be read by a program, so its trajectory is printed after it
+Facts it stands on (2.4.6, see docs/reference/agents/mini-swe-agent.md): it speaks Chat Completions by litellm and
+does not stream; its one tool is `bash`; it prints nothing for programs to read, so its trajectory is printed after it
 by the shell that starts it; each assistant message of that holds its reply's usage, and there is no total; a model that
 litellm cannot price costs 0.0.
 """
@@ -29,7 +29,8 @@ from fairtrial.model.usage import TokenUsage, sum_usage
 
 __all__ = ["MiniSweAgent"]
 
-CONFIG: Final = f"{CONFIG_ROOT}/mini.json"
+CONFIG: Final = f"{CONFIG_ROOT}/session.yaml"  # which is JSON; another suffix would be replaced by this one
+DEFAULTS: Final = "lib/python3*/site-packages/minisweagent/config/mini.yaml"
 TRIES: Final = "3"
 SUBMITTED: Final = "Submitted"
 ONE_SHELL: Final = "its one tool is bash"
@@ -68,17 +69,29 @@ class MiniSweAgent:
         version = asked_version([str(python), "-I", "-c", TELL_VERSION])
         if version is None:
             return missing(f"{python} knows no mini-swe-agent", self.install)
-        root = python.parent.parent
+        root = python.parent.parent.resolve()
+        defaults = next(root.glob(DEFAULTS), None)
+        if defaults is None:
+            return missing(f"{root} has no {DEFAULTS}", self.install)
         base = _base_of(root)
-        binds = (*bind_beside_system(root.resolve(), AGENT_ROOT), *(() if base is None else bind_beside_system(base)))
-        installation = Installation(argv=(f"{AGENT_ROOT}/bin/{python.name}", "-I", "-m", "minisweagent"), binds=binds)
+        binds = (*bind_beside_system(root, AGENT_ROOT), *(() if base is None else bind_beside_system(base)))
+        # A bare `mini.yaml` would be looked for in the repository first.
+        argv = (
+            f"{AGENT_ROOT}/bin/{python.name}",
+            "-I",
+            "-m",
+            "minisweagent",
+            "-c",
+            f"{AGENT_ROOT}/{defaults.relative_to(root)}",
+        )
+        installation = Installation(argv=argv, binds=binds)
         return found(script, version, str(self.tested_version), installation)
 
     def session(self, request: SessionRequest, installation: Installation) -> SessionPlan:
         """One session; the prompt, with the text of each skill, stands in a configuration file."""
         refuse_impossible(self, request)
         trajectory = f"{request.home}/trajectory.json"
-        command = (*installation.argv, "-y", "--exit-immediately", "-c", "mini.yaml", "-c", CONFIG, "-o", trajectory)
+        command = (*installation.argv, "-c", CONFIG, "-y", "--exit-immediately", "-o", trajectory)
         return SessionPlan(
             argv=("/bin/sh", "-c", PRINT_TRAJECTORY, "sh", trajectory, *command),
             env=base_environment(request, installation)

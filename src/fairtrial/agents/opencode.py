@@ -102,7 +102,6 @@ class OpenCode:
             "small_model": model,  # titles and summaries
             "enabled_providers": [PROVIDER],
             "permission": {"*": "allow"} | dict.fromkeys(denied, "deny"),
-            "tools": dict.fromkeys(denied, False),
             "provider": {
                 PROVIDER: {
                     "npm": "@ai-sdk/openai-compatible",

@@ -88,7 +88,9 @@ class Exchange:
         try:
             await self._serve()
         except (ClientGoneError, EndedEarlyError) as error:
-            self.row.ending = Ending.CLIENT_GONE
+            # codex leaves as soon as it has the last event, before the body's end: that reply was whole.
+            if self.row.ending is not Ending.ANSWERED or self._sink.broken:
+                self.row.ending = Ending.CLIENT_GONE
             self.row.detail = "the client left before the end" + (f": {error}" if str(error) else "")
             if isinstance(error, EndedEarlyError):
                 raise
@@ -379,7 +381,7 @@ class Exchange:
         )
         if reading.error is not None:
             row.ending, row.error_kind, row.detail = Ending.ERROR_EVENT, reading.error.kind, reading.error.message
-        elif ended and (reading.is_complete or not is_call):
+        elif reading.is_complete if is_call else ended:
             row.ending = Ending.ANSWERED
         elif ended:
             row.ending = Ending.BROKEN

@@ -2,8 +2,8 @@
 
     python3 -I -S bash_agent.py <PROMPT
 
-Works in the current directory until the model makes no more tool calls. Prints one JSON object a line, the last one of
-type `result`. Runs on the system's Python 3.9 or newer with nothing but the standard library, and is imported by nobody.
+Works in the current directory until the model makes no more tool calls. Prints one JSON object a line, the last of
+type `result`. Runs on the system's Python 3.9 or newer with nothing but the standard library; nobody imports it.
 
 Environment: MODEL, MODEL_ENDPOINT (http://HOST:PORT), MODEL_TOKEN; optionally BASH_AGENT_TOOLS (`bash`, `skill`,
 separated by commas; default both) and BASH_AGENT_MAX_TURNS (200). Skills are directories with a SKILL.md below
@@ -22,7 +22,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    Json = dict[str, object]
 
 VERSION = "1"
 MAX_TOKENS = 16_000
@@ -43,7 +47,7 @@ and no network. When you are done, say in one or two sentences what you did, wit
 
 BASH = {
     "name": "Bash",
-    "description": "Run a command with bash in the working directory. Each call is a new shell. Output is cut in the middle.",
+    "description": "Run a command with bash in the working directory. Each call is a new shell.",
     "input_schema": {
         "type": "object",
         "properties": {
@@ -64,7 +68,7 @@ SKILL = {
 }
 
 
-class ApiFailure(Exception):
+class ApiError(Exception):
     """The model API did not answer a request, after all tries.
 
     Attributes:
@@ -82,6 +86,11 @@ def emit(**event: object) -> None:
     sys.stdout.flush()
 
 
+def as_object(value: object) -> Json:
+    """A JSON object; an empty one for anything else."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
 class Model:
     """The Messages API at one endpoint.
 
@@ -94,22 +103,22 @@ class Model:
         self.headers = {"x-api-key": token, "anthropic-version": "2023-06-01", "content-type": "application/json"}
         self.retries = 0
 
-    def ask(self, request: dict[str, object]) -> dict[str, object]:
+    def ask(self, request: Json) -> Json:
         """Send a request until it is answered, at most `MAX_TRIES` times."""
         body = json.dumps(request).encode()
-        failure = ApiFailure("no try", None)
+        failure = ApiError("no try", None)
         for n_try in range(1, MAX_TRIES + 1):
             wait_s = min(0.5 * 2 ** (n_try - 1), LONGEST_PAUSE_S)
             try:
                 status, told_s, reply = self.post(body)
             except (OSError, http.client.HTTPException) as problem:
-                failure = ApiFailure(f"{type(problem).__name__}: {problem}", None)
+                failure = ApiError(f"{type(problem).__name__}: {problem}", None)
             else:
-                if status == 200:  # noqa: PLR2004 - HTTP
+                if status == 200:
                     return self.message_in(reply)
                 said = reply[:LONGEST_ERROR].decode("utf-8", "replace")
-                failure = ApiFailure(f"HTTP {status}: {said}", status)
-                if status != 429 and status < 500:  # noqa: PLR2004 - HTTP
+                failure = ApiError(f"HTTP {status}: {said}", status)
+                if status != 429 and status < 500:
                     raise failure
                 wait_s = max(wait_s, told_s)
             if n_try < MAX_TRIES:
@@ -133,14 +142,14 @@ class Model:
             connection.close()
 
     @staticmethod
-    def message_in(reply: bytes) -> dict[str, object]:
+    def message_in(reply: bytes) -> Json:
         """The message that a successful reply holds."""
         try:
-            message = json.loads(reply)
+            message = as_object(json.loads(reply))
         except ValueError as problem:
-            raise ApiFailure(f"the reply is no JSON: {problem}", 200) from problem
-        if not isinstance(message, dict) or not isinstance(message.get("content"), list):
-            raise ApiFailure("the reply is no message", 200)
+            raise ApiError(f"the reply is no JSON: {problem}", 200) from problem
+        if not isinstance(message.get("content"), list):
+            raise ApiError("the reply is no message", 200)
         return message
 
 
@@ -165,7 +174,7 @@ def description_of(skill: Path) -> str:
     return ""
 
 
-def run_command(arguments: dict[str, object]) -> tuple[str, bool]:
+def run_command(arguments: Json) -> tuple[str, bool]:
     """Run a command; what it printed and its exit code, and whether it failed."""
     command = arguments.get("command")
     if not isinstance(command, str):
@@ -188,24 +197,23 @@ def run_command(arguments: dict[str, object]) -> tuple[str, bool]:
             os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
             ending = f"killed after {limit_s:.0f} s"
-        return f"{shown(output)}\n[{ending}]", code != 0
+        return f"{shown(cast('BinaryIO', output))}\n[{ending}]", code != 0
 
 
-def shown(output: object) -> str:
+def shown(file: BinaryIO) -> str:
     """The beginning and the end of a file."""
-    file = output
-    size = file.seek(0, os.SEEK_END)  # type: ignore[attr-defined]
-    file.seek(0)  # type: ignore[attr-defined]
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     if size <= SHOWN_BYTES:
-        data = file.read()  # type: ignore[attr-defined]
+        data = file.read()
     else:
-        head = file.read(SHOWN_BYTES // 2)  # type: ignore[attr-defined]
-        file.seek(-(SHOWN_BYTES // 2), os.SEEK_END)  # type: ignore[attr-defined]
-        data = head + f"\n[{size - SHOWN_BYTES} bytes left out]\n".encode() + file.read()  # type: ignore[attr-defined]
+        head = file.read(SHOWN_BYTES // 2)
+        file.seek(-(SHOWN_BYTES // 2), os.SEEK_END)
+        data = head + f"\n[{size - SHOWN_BYTES} bytes left out]\n".encode() + file.read()
     return data.decode("utf-8", "replace")
 
 
-def load_skill(arguments: dict[str, object], skills: dict[str, Path]) -> tuple[str, bool]:
+def load_skill(arguments: Json, skills: dict[str, Path]) -> tuple[str, bool]:
     """The text of a skill, or which there are."""
     name = arguments.get("skill")
     file = skills.get(name) if isinstance(name, str) else None
@@ -235,24 +243,26 @@ class Session:
         system = SYSTEM.format(directory=Path.cwd())
         if self.skills:
             system += "\n\nSkills:\n" + "\n".join(f"- {n}: {description_of(f)}" for n, f in self.skills.items())
-        messages: list[dict[str, object]] = [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
+        messages: list[Json] = [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
         while self.turns < self.max_turns:
-            request = {"model": self.name, "max_tokens": MAX_TOKENS, "system": system, "messages": messages}
-            reply = self.model.ask(request | {"tools": self.tools} if self.tools else request)
+            request: Json = {"model": self.name, "max_tokens": MAX_TOKENS, "system": system, "messages": messages}
+            if self.tools:
+                request["tools"] = self.tools
+            reply = self.model.ask(request)
             self.turns += 1
             self.add_usage(reply.get("usage"))
-            content = [block for block in reply["content"] if isinstance(block, dict)]  # type: ignore[union-attr]
+            content = [as_object(block) for block in cast("list[object]", reply["content"])]
             self.text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
             results = [self.call(block) for block in content if block.get("type") == "tool_use"]
             if not results:
                 return DONE
-            messages += [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
+            messages.append({"role": "assistant", "content": content})
+            messages.append({"role": "user", "content": results})
         return TOO_MANY_TURNS
 
-    def call(self, block: dict[str, object]) -> dict[str, object]:
+    def call(self, block: Json) -> Json:
         """Carry out a tool call; its result as the model gets it."""
-        name, given = str(block.get("name")), block.get("input")
-        arguments = given if isinstance(given, dict) else {}
+        name, arguments = str(block.get("name")), as_object(block.get("input"))
         self.calls[name] = self.calls.get(name, 0) + 1
         if name == "Bash" and BASH in self.tools:
             text, is_error = run_command(arguments)
@@ -267,7 +277,7 @@ class Session:
 
     def add_usage(self, usage: object) -> None:
         """Add what a reply says it cost; what one does not say is unknown for good."""
-        said = usage if isinstance(usage, dict) else {}
+        said = as_object(usage)
         for name in BUCKETS:
             count, so_far = said.get(name), self.usage[name]
             self.usage[name] = so_far + count if isinstance(count, int) and so_far is not None else None
@@ -285,10 +295,10 @@ def main() -> int:
     model = Model(os.environ["MODEL_ENDPOINT"], os.environ.pop("MODEL_TOKEN"))
     session = Session(model, os.environ["MODEL"], tools, int(turns))
     emit(type="start", version=VERSION, tools=[tool["name"] for tool in session.tools], skills=list(session.skills))
-    failure: ApiFailure | None = None
+    failure: ApiError | None = None
     try:
         code = session.run(prompt)
-    except ApiFailure as problem:
+    except ApiError as problem:
         code, failure = API_FAILED, problem
     emit(
         type="result",

@@ -9,14 +9,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
 from fairtrial.gateway.client import GatewayProcess, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpening
 from fairtrial.gateway.ledger import WireRow, read_ledger
-from fairtrial.gateway.script import expected_usage, read_script
+from fairtrial.gateway.play import expected_usage
+from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings
 from fairtrial.host.limits import Enforcement, probe_limits
 from fairtrial.host.sandbox import run_sandbox
@@ -98,9 +99,9 @@ def enforcement(slot: Slot) -> Enforcement:
     return probe_limits(slot)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def control(public_root: Path) -> Iterator[Path]:
-    """A gateway's control socket."""
+    """The control socket of a gateway of the test's own: one that has met trouble holds all its trials back."""
     env = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     with GatewayProcess(python=sys.executable) as gateway:
         yield gateway.start(GatewaySettings(directory=str(public_root / "g")), env)
@@ -155,7 +156,7 @@ def drive(
         *,
         times: Mapping[str, int] | None = None,
         wall_s: float = 90.0,
-        **changes: Any,
+        **changes: object,
     ) -> Session:
         agent, probe = agent_of(name)
         assert probe.installation is not None, probe.missing
@@ -172,12 +173,12 @@ def drive(
         )
         with OpenTrial(control, opening) as trial:
             request = SessionRequest(
-                prompt=changes.pop("prompt", "Mend add."),
+                prompt="Mend add.",
                 model=model,
                 endpoint=f"http://127.0.0.1:{PORT}",
                 token=trial.opened.token,
                 timeout_s=wall_s,
-                **changes,
+                **cast("dict[str, Any]", changes),
             )
             plan = agent.session(request, probe.installation)
             relay = Bind(source=Path(payload_path[0]).resolve() / "relay.py", target="/opt/relay.py")
@@ -203,10 +204,6 @@ def drive(
             closed = trial.close()
         stdout = sink.read_bytes()
         rows = tuple(row for row in read_ledger(ledger) if isinstance(row, WireRow))
-        if keep := os.environ.get("KEEP_AGENT_OUTPUT"):
-            Path(keep).write_bytes(stdout)
-            Path(f"{keep}.stderr").write_bytes(result.stderr.tail)
-            Path(f"{keep}.wire").write_bytes(ledger.read_bytes())
         assert result.state is SandboxState.EXITED, result
         with sink.open("rb") as lines:
             report = agent.read_report(lines)
