@@ -113,7 +113,7 @@ def flag_change(change: Iterable[ChangedPath]) -> ChangeFlags:
 
 
 def display(path: bytes) -> str:
-    """Write a path so that it can be printed and stored; what is no text becomes `\\xNN`."""
+    """Write a path so that it can be printed and stored; what is no text is escaped."""
     return path.decode(errors="backslashreplace")
 
 

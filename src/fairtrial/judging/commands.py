@@ -1,4 +1,4 @@
-"""What is started in a judge's sandbox: a shipped runner, or the oracle's own command in a shell that nobody looks into.
+"""What is started in a judge's sandbox: a shipped runner, or the oracle's command in a shell nobody can look into.
 
 Pure but for reading our own scripts.
 """
@@ -16,7 +16,7 @@ from fairtrial.judging.stage import ORACLE_ROOT, target_inside
 from fairtrial.judging.values import OracleSpec, Runner
 from fairtrial.model.sandbox import WORKSPACE, File
 
-__all__ = ["Command", "NO_PROGRAM", "NOT_CLOSED", "oracle_environment", "runner_command", "shell_command"]
+__all__ = ["NOT_CLOSED", "NO_PROGRAM", "Command", "oracle_environment", "runner_command", "shell_command"]
 
 NOT_CLOSED: Final = 125
 NO_PROGRAM: Final = 127

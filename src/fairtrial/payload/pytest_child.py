@@ -3,99 +3,119 @@
     python3 -I pytest_child.py FILES ARGUMENT...
 
 FILES is a JSON list of the oracle's own files. The key is read, and pytest imported, while nothing of the workspace
-can be imported yet. Runs on the Python that the tests need, and is imported by nobody.
+can be imported yet. Runs on the Python that the tests need, 3.8 or newer, and is imported by nobody.
 """
+
+from __future__ import annotations
 
 import hashlib
 import hmac
+import importlib.util
 import json
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
-ORDER = ("passed", "skipped", "failed")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pluggy import Result
+
+__all__ = ["Reporter", "main", "open_report"]
+
+KEY_BYTES = 32
+PHASES = {"setup", "call", "teardown"}
 
 
-def open_report():
+def open_report() -> Callable[[str], None]:
     """Return a function that sends one line with its code; the key is nowhere else."""
     fd = int(os.environ.pop("FAIRTRIAL_REPORT_FD"))
-    os.set_inheritable(fd, False)
+    os.set_inheritable(fd, False)  # noqa: FBT003 - it has no keyword
     key = b""
-    while len(key) < 32:
-        key += os.read(fd, 32 - len(key))
+    while len(key) < KEY_BYTES:
+        key += os.read(fd, KEY_BYTES - len(key))
     n_lines = 0
 
-    def say(text):
+    def say(text: str) -> None:
         nonlocal n_lines
-        code = hmac.new(key, b"%d %s" % (n_lines, text.encode()), hashlib.sha256).hexdigest()
+        code = hmac.new(key, f"{n_lines} {text}".encode(), hashlib.sha256).hexdigest()
         n_lines += 1
-        os.write(fd, ("%s %s\n" % (code, text)).encode())
+        os.write(fd, f"{code} {text}\n".encode())
 
     return say
 
 
 class Reporter:
-    """Sends the ending of each test of the oracle's own files, the worse of what happened and what pytest made of it."""
+    """Sends how each test of the oracle's own files ended: the worse of what happened and what pytest made of it.
 
-    def __init__(self, say, files):
-        self._say = say
-        self._files = frozenset(os.path.realpath(path) for path in files)
-        self._phases = {}
+    Attributes:
+        say: Sends a line.
+        own: The oracle's own files.
+        passed: Phases of the test at hand that ran to their end without an exception.
+        said: What pytest made of them.
+    """
+
+    def __init__(self, say: Callable[[str], None], files: list[str]) -> None:
+        self.say = say
+        self.own = frozenset(os.path.realpath(path) for path in files)
+        self.passed: set[str] = set()
+        self.said: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_load_initial_conftests(self):
+    def pytest_load_initial_conftests(self) -> None:
         """Let the workspace be imported from, as `python -m pytest` does, now that all plugins are loaded."""
-        sys.path[:0] = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        variable = os.environ.get("PYTHONPATH", "")
+        sys.path[:0] = [os.getcwd(), *filter(None, variable.split(os.pathsep))]  # noqa: PTH109 - text is wanted
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item):
+    def pytest_runtest_setup(self) -> Generator[None, Result[object], None]:
         """See what really happened."""
-        self._phases[item.nodeid] = {}
-        self._happened(item, "setup", (yield))
+        self.note("setup", (yield))
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item):
+    def pytest_runtest_call(self) -> Generator[None, Result[object], None]:
         """See what really happened."""
-        self._happened(item, "call", (yield))
+        self.note("call", (yield))
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item):
+    def pytest_runtest_teardown(self) -> Generator[None, Result[object], None]:
         """See what really happened."""
-        self._happened(item, "teardown", (yield))
+        self.note("teardown", (yield))
 
-    def _happened(self, item, phase, outcome):
-        self._phases[item.nodeid][phase] = "passed" if outcome.excinfo is None else "failed"
+    def note(self, phase: str, outcome: Result[object]) -> None:
+        """Note how a phase went."""
+        if outcome.excinfo is None:
+            self.passed.add(phase)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item):
-        """Send the ending of one test."""
-        reports = self._reports = []
-        yield
-        path = os.path.realpath(str(getattr(item, "path", None) or item.fspath))
-        if path not in self._files:
-            return
-        phases = self._phases.pop(item.nodeid, {})
-        said = [report.outcome for report in reports if report.nodeid == item.nodeid]
-        if "failed" in said:
-            ending = "failed"
-        elif "skipped" in said:
-            ending = "skipped"
-        elif sorted(phases) == ["call", "setup", "teardown"] and set(phases.values()) == {"passed"}:
-            ending = "passed"
-        else:
-            ending = "failed"
-        self._say(ending)
-
-    def pytest_runtest_logreport(self, report):
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what pytest made of it."""
-        self._reports.append(report)
+        self.said.add(report.outcome)
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, None]:
+        """Send how one test ended."""
+        self.passed, self.said = set(), set()
+        yield
+        if os.path.realpath(str(getattr(item, "path", None) or item.fspath)) in self.own:
+            self.say(self.ending())
+
+    def ending(self) -> str:
+        """Judge the test at hand."""
+        if "failed" in self.said:
+            return "failed"
+        if "skipped" in self.said:
+            return "skipped"
+        return "passed" if self.passed == PHASES else "failed"
 
 
-def main():
+def main() -> int:
     """Run pytest."""
     say = open_report()
     files, arguments = json.loads(sys.argv[1]), sys.argv[2:]
+    if importlib.util.find_spec("xdist"):
+        arguments.append("-n0")  # whatever the settings ask for: only what runs in this process is reported
     code = pytest.main(arguments, plugins=[Reporter(say, files)])
     say("end")
     return int(code)

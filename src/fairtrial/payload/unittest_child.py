@@ -2,8 +2,14 @@
 
     python3 -I unittest_child.py FILES ARGUMENT...
 
-FILES is a JSON list of the oracle's own files. Runs on the Python that the tests need, and is imported by nobody.
+FILES is a JSON list of the oracle's own files. Runs on the Python that the tests need, 3.8 or newer, and is imported by
+nobody.
 """
+
+# `typing.override` is younger than the Pythons that this runs on.
+# mypy: disable-error-code="explicit-override"
+
+from __future__ import annotations
 
 import hashlib
 import hmac
@@ -11,83 +17,95 @@ import json
 import os
 import sys
 import unittest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    Problem = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+
+__all__ = ["main", "make_result_class", "open_report"]
+
+KEY_BYTES = 32
 
 
-def open_report():
+def open_report() -> Callable[[str], None]:
     """Return a function that sends one line with its code; the key is nowhere else."""
     fd = int(os.environ.pop("FAIRTRIAL_REPORT_FD"))
-    os.set_inheritable(fd, False)
+    os.set_inheritable(fd, False)  # noqa: FBT003 - it has no keyword
     key = b""
-    while len(key) < 32:
-        key += os.read(fd, 32 - len(key))
+    while len(key) < KEY_BYTES:
+        key += os.read(fd, KEY_BYTES - len(key))
     n_lines = 0
 
-    def say(text):
+    def say(text: str) -> None:
         nonlocal n_lines
-        code = hmac.new(key, b"%d %s" % (n_lines, text.encode()), hashlib.sha256).hexdigest()
+        code = hmac.new(key, f"{n_lines} {text}".encode(), hashlib.sha256).hexdigest()
         n_lines += 1
-        os.write(fd, ("%s %s\n" % (code, text)).encode())
+        os.write(fd, f"{code} {text}\n".encode())
 
     return say
 
 
-def make_result_class(say, files):
-    """Make the class of results that sends the ending of each test of the oracle's own files."""
-    ours = frozenset(os.path.realpath(path) for path in files)
+def make_result_class(say: Callable[[str], None], files: list[str]) -> type[unittest.TextTestResult]:
+    """Make the class of results that sends how each test of the oracle's own files ended."""
+    own = frozenset(os.path.realpath(path) for path in files)
 
     class Result(unittest.TextTestResult):
-        """One run."""
+        """One run; a test's ending is the worst that is said of it."""
 
-        _ending = None
+        ending: str | None = None
 
-        def startTest(self, test):
+        def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802 - unittest's name
             super().startTest(test)
-            self._ending = None
+            self.ending = None
 
-        def addSuccess(self, test):
+        def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802 - likewise
             super().addSuccess(test)
-            self._ending = self._ending or "passed"
+            self.ending = self.ending or "passed"
 
-        def addError(self, test, err):
+        def addError(self, test: unittest.TestCase, err: Problem) -> None:  # noqa: N802 - likewise
             super().addError(test, err)
-            self._ending = "failed"
+            self.ending = "failed"
 
-        def addFailure(self, test, err):
+        def addFailure(self, test: unittest.TestCase, err: Problem) -> None:  # noqa: N802 - likewise
             super().addFailure(test, err)
-            self._ending = "failed"
+            self.ending = "failed"
 
-        def addSubTest(self, test, subtest, err):
+        def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Problem | None) -> None:  # noqa: N802 - likewise
             super().addSubTest(test, subtest, err)
             if err is not None:
-                self._ending = "failed"
+                self.ending = "failed"
 
-        def addSkip(self, test, reason):
+        def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802 - likewise
             super().addSkip(test, reason)
-            self._ending = self._ending or "skipped"
+            self.ending = self.ending or "skipped"
 
-        def addExpectedFailure(self, test, err):
+        def addExpectedFailure(self, test: unittest.TestCase, err: Problem) -> None:  # noqa: N802 - likewise
             super().addExpectedFailure(test, err)
-            self._ending = self._ending or "skipped"
+            self.ending = self.ending or "skipped"
 
-        def addUnexpectedSuccess(self, test):
+        def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802 - likewise
             super().addUnexpectedSuccess(test)
-            self._ending = "failed"
+            self.ending = "failed"
 
-        def stopTest(self, test):
+        def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802 - likewise
             super().stopTest(test)
             module = sys.modules.get(type(test).__module__)
-            if os.path.realpath(getattr(module, "__file__", None) or "/") in ours:
-                say(self._ending or "failed")
+            if os.path.realpath(getattr(module, "__file__", None) or "/") in own:
+                say(self.ending or "failed")
 
     return Result
 
 
-def main():
+def main() -> int:
     """Run unittest."""
     say = open_report()
     files, arguments = json.loads(sys.argv[1]), sys.argv[2:]
-    sys.path[:0] = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    runner = unittest.TextTestRunner(resultclass=make_result_class(say, files))
+    variable = os.environ.get("PYTHONPATH", "")
+    sys.path[:0] = [os.getcwd(), *filter(None, variable.split(os.pathsep))]  # noqa: PTH109 - text is wanted
+    runner = unittest.TextTestRunner(resultclass=make_result_class(say, files))  # pyright: ignore[reportArgumentType] - typeshed
     program = unittest.main(module=None, argv=["unittest", *arguments], testRunner=runner, exit=False)
     say("end")
     return 0 if program.result.wasSuccessful() else 1
