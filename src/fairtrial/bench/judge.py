@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from fairtrial.bench.node import Node, Prepared, judge_environment, limits_of, task_binds
+from fairtrial.bench.node import Node, Prepared, judge_environment, limits_of
 from fairtrial.judging.autoload import ChangeFlags, flag_change, is_test_path
 from fairtrial.judging.run import judge_oracle, run_check
 from fairtrial.judging.values import (
@@ -56,7 +56,7 @@ def judge(node: Node, task: Task, prepared: Prepared, change: Change, *, timeout
         HostError: The host failed.
     """
     around = Surroundings(
-        env=judge_environment(), binds=task_binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
+        env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
     )
     oracle = _oracle_spec(node, task.oracle)
     with _judged(node, task, prepared, change) as tree:

@@ -7,30 +7,36 @@ set-up; trials only put layers over them.
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
-from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.assets import ASSETS, copy_assets
+from fairtrial.bench.blobs import BlobStore, framed_digest
 from fairtrial.errors import HostError
 from fairtrial.host.limits import Enforcement, probe_limits
+from fairtrial.host.lock import acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import SEARCH_PATH, Slot, open_slot
 from fairtrial.model.agent import AgentProbe
 from fairtrial.model.bench import Task, TaskLimits
-from fairtrial.model.sandbox import Access, Bind, Limit, Limits, Network, SandboxSpec
+from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Limit, Limits, Network, SandboxSpec
 from fairtrial.model.trial import BenchSpec
 from fairtrial.plugins import Plugin, load_plugin
 from fairtrial.protocols import Agent
+from fairtrial.workspace.frozen import load_layer, save_layer
 from fairtrial.workspace.layers import Base, Layer, Room, Storage, choose_storage, open_layer
 from fairtrial.workspace.template import Template, make_template
 
-__all__ = ["FoundAgent", "Node", "Prepared", "judge_environment", "limits_of", "task_binds"]
+__all__ = ["FoundAgent", "Node", "Prepared", "judge_environment", "limits_of"]
 
 SETUP_S: Final = 600.0
 GRACE_S: Final = 5.0
 MIB: Final = 1 << 20
 LAYERS_AT_ONCE: Final = 3
 BLOBS: Final = "blobs"
+
+
+_Key: TypeAlias = tuple[str, str, str, tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +86,8 @@ class Node:
     _templates: dict[tuple[str, str, tuple[str, ...]], Template] = field(
         default_factory=dict[tuple[str, str, tuple[str, ...]], Template]
     )
-    _prepared: dict[tuple[str, str, tuple[str, ...], str], Prepared] = field(
-        default_factory=dict[tuple[str, str, tuple[str, ...], str], Prepared]
-    )
+    _prepared: dict[_Key, Prepared] = field(default_factory=dict["_Key", Prepared])
+    _failed: dict[_Key, str] = field(default_factory=dict["_Key", str])
     _agents: dict[str, FoundAgent] = field(default_factory=dict[str, FoundAgent])
 
     @classmethod
@@ -137,14 +142,24 @@ class Node:
         Raises:
             HostError: The set-up failed.
         """
-        key = (task.repository, task.commit, task.hidden, task.setup_digest)
+        key = (task.id, task.repository, task.commit, task.hidden, task.setup_digest)
         if key not in self._prepared:
             template = self.template(task)
             base = Base(trees=(template.tree,))
-            if task.setup is not None:
-                base = self._set_up(task, base)
+            if task.setup is not None or task.copies or task.dependencies:
+                base = self._try_set_up(key, task, base)
             self._prepared[key] = Prepared(template=template, base=base)
         return self._prepared[key]
+
+    def _try_set_up(self, key: _Key, task: Task, base: Base) -> Base:
+        """Set up once; a failure is remembered for the trials that follow."""
+        if key in self._failed:
+            raise HostError(self._failed[key])
+        try:
+            return self._set_up(task, base)
+        except HostError as problem:
+            self._failed[key] = str(problem)
+            raise
 
     def room(self, limits: TaskLimits) -> tuple[Room, Storage]:
         """How much a layer of a task can take, and where it lies."""
@@ -153,12 +168,35 @@ class Node:
         return room, choose_storage(room, n_layers=LAYERS_AT_ONCE * self.n_workers, available_bytes=memory_bytes)
 
     def _set_up(self, task: Task, base: Base) -> Base:
+        """Run a task's set-up unless another worker has; all workers begin with the same bytes.
+
+        Raises:
+            HostError: It failed.
+        """
+        copies = [f"{each.target} {each.digest}" for each in (*task.copies, *task.dependencies)]
+        parts = (task.repository, task.commit, *task.hidden, task.setup or "", *copies)
+        name = framed_digest(part.encode() for part in parts)[:16]
+        archive = self.blobs.root.parent / f"f{name}"
+        lock = archive.with_suffix(".lock")
+        lock.touch()
+        with acquire_lock(lock, wait_s=2 * SETUP_S, on_wait=_never):
+            if not archive.exists():
+                self._freeze(task, base, archive)
+        return self._held.enter_context(load_layer(archive, base, slot=self.slot))
+
+    def _freeze(self, task: Task, base: Base, archive: Path) -> None:
         room, _ = self.room(task.limits)
-        layer = self._held.enter_context(open_layer(base, slot=self.slot, room=room, storage=Storage.DISK))
+        with open_layer(base, slot=self.slot, room=room, storage=Storage.DISK) as layer:
+            copy_assets(self.blobs.root.parent / ASSETS, task, layer, slot=self.slot)
+            if task.setup is not None:
+                self._run_setup(task, task.setup, layer)
+            save_layer(layer, slot=self.slot).rename(archive)
+
+    def _run_setup(self, task: Task, command: str, layer: Layer) -> None:
         spec = SandboxSpec(
-            argv=("/bin/sh", "-c", task.setup or ""),
+            argv=("/bin/sh", "-c", command),
             env=judge_environment(),
-            binds=(workspace_bind(layer), *task_binds(task)),
+            binds=(workspace_bind(layer), *self.binds(task)),
             network=Network.HOST if task.setup_network else Network.NONE,
             limits=limits_of(task.limits, wall_s=SETUP_S),
         )
@@ -169,7 +207,14 @@ class Node:
             raise HostError(
                 f"task {task.id}: setup {how}: {said[-1] if said else result.detail}; see `fairtrial check`"
             )
-        return layer.frozen()
+
+    def binds(self, task: Task) -> tuple[Bind, ...]:
+        """What a task sees of the host besides its tree: toolchains where the host has them, frozen dependencies."""
+        frozen = self.blobs.root.parent / ASSETS
+        return (
+            *(Bind(source=Path(path), target=path) for path in task.toolchains),
+            *(Bind(source=frozen / each.digest, target=f"{WORKSPACE}/{each.target}") for each in task.dependencies),
+        )
 
     def close(self) -> None:
         """Let go of the set-up layers."""
@@ -194,9 +239,8 @@ def workspace_bind(layer: Layer) -> Bind:
     return Bind(source=layer.merged, target="/workspace", access=Access.READ_WRITE)
 
 
-def task_binds(task: Task) -> tuple[Bind, ...]:
-    """What a task sees of the host besides its tree: toolchains, each where the host has it."""
-    return tuple(Bind(source=Path(path), target=path) for path in task.toolchains)
+def _never(holder: str) -> None:
+    """Another worker sets the same tree up: there is nothing to say."""
 
 
 def judge_environment() -> dict[str, str]:

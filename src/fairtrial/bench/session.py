@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from fairtrial.agents.sessions import CONFIG_ROOT
-from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, task_binds, workspace_bind
+from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, workspace_bind
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
@@ -16,7 +16,7 @@ from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.host.clock import utc_now
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
-from fairtrial.model.bench import Phase, SkillFiles, Task
+from fairtrial.model.bench import Phase, SkillFiles
 from fairtrial.model.sandbox import Bind, Capture, SandboxResult, SandboxSpec
 from fairtrial.model.trial import BenchSpec
 from fairtrial.payload import __path__ as payload_path
@@ -102,7 +102,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
     dialect = agent.agent.dialect
     if dialect is None or spec.gateway is None:
         plan = _plan(node, order, agent, token="")
-        sandbox = _sandbox(spec.bench.task, plan, layer, order, opened=None)
+        sandbox = _sandbox(node, plan, layer, order, opened=None)
         result = _run(node, sandbox, layer, raw)
         seen = _describe(plan, "")
         return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen)
@@ -122,7 +122,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
     with OpenTrial(Path(spec.gateway), opening) as trial:
         token = trial.opened.token
         plan = _plan(node, order, agent, token=token)
-        result = _run(node, _sandbox(spec.bench.task, plan, layer, order, opened=trial.opened), layer, raw)
+        result = _run(node, _sandbox(node, plan, layer, order, opened=trial.opened), layer, raw)
         try:
             closed = trial.close()
         except GatewayGoneError:
@@ -176,10 +176,11 @@ def _skill(node: Node, files: SkillFiles, order: SessionOrder, agent: FoundAgent
 
 
 def _sandbox(
-    task: Task, plan: SessionPlan, layer: Layer, order: SessionOrder, *, opened: TrialOpened | None
+    node: Node, plan: SessionPlan, layer: Layer, order: SessionOrder, *, opened: TrialOpened | None
 ) -> SandboxSpec:
+    task = order.spec.bench.task
     deadline_s = utc_now().timestamp() + order.timeout_s
-    binds = (workspace_bind(layer), *task_binds(task), *plan.binds)
+    binds = (workspace_bind(layer), *node.binds(task), *plan.binds)
     argv = plan.argv
     if opened is not None:
         relay = Bind(source=Path(payload_path[0]).resolve() / "relay.py", target=RELAY)

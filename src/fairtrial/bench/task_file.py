@@ -11,11 +11,12 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from fairtrial.model.bench import Dependency, Into, IsolationMode, TaskLimits
+from fairtrial.model.bench import Into, IsolationMode, TaskLimits
 
 __all__ = [
     "RUNNERS",
     "CheatEntry",
+    "DependencyEntry",
     "OracleEntry",
     "OracleFileEntry",
     "TaskEntry",
@@ -89,6 +90,19 @@ class OracleEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DependencyEntry:
+    """A directory of the repository's work tree that trials see read-only.
+
+    Attributes:
+        source: Path below the repository.
+        target: Path below the workspace.
+    """
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheatEntry:
     """A way to look resolved that must fail: exactly one of a patch and a script.
 
@@ -148,7 +162,7 @@ class TaskEntry:
     hidden: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
     sandbox_copy: tuple[str, ...] = ()
-    sandbox_dependencies: tuple[Dependency, ...] = ()
+    sandbox_dependencies: tuple[DependencyEntry, ...] = ()
     limits: TaskLimits = field(default_factory=TaskLimits)
     isolation: IsolationMode = IsolationMode.SHARED
     reference: str | None = None

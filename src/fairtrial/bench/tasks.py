@@ -5,11 +5,13 @@ Owns what stands in `sweep.json` as a task's identity. Nothing here runs a comma
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
 
+from fairtrial.bench.assets import ASSETS, capture_copy, capture_dependency, content_digest, manifest_digest
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
 from fairtrial.bench.task_file import CheatEntry, OracleEntry, TaskEntry, TaskFile
 from fairtrial.config.document import Document
@@ -115,6 +117,14 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
         cheats = tuple(_capture_cheat(root, cheat, blobs) for cheat in entry.cheats)
     except UsageError as problem:
         raise located(("cheats",), problem) from problem
+    try:
+        frozen = blobs.root.parent / ASSETS
+        copies = tuple(capture_copy(repository, path, frozen) for path in entry.sandbox_copy)
+        dependencies = tuple(
+            capture_dependency(repository, each.source, each.target, frozen) for each in entry.sandbox_dependencies
+        )
+    except UsageError as problem:
+        raise located(("id",), problem) from problem
     for each in entry.toolchains:
         if not Path(each).is_dir():
             raise document.error(("tasks", index, "toolchains"), f"{each}: no such directory on this host")
@@ -130,8 +140,8 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
         verify=entry.verify,
         hidden=entry.hidden,
         toolchains=entry.toolchains,
-        copies=entry.sandbox_copy,
-        dependencies=entry.sandbox_dependencies,
+        copies=copies,
+        dependencies=dependencies,
         limits=entry.limits,
         isolation=entry.isolation,
         oracle=oracle,
@@ -159,8 +169,10 @@ def task_binding(task: Task) -> dict[str, object]:
         "expensive": task.expensive,
         "hidden": list(task.hidden),
         "toolchains": list(task.toolchains),
-        "sandbox_copy": list(task.copies),
-        "sandbox_dependencies": [{"source": each.source, "target": each.target} for each in task.dependencies],
+        "sandbox_copy": [asdict(each) for each in task.copies],
+        "sandbox_dependencies": [asdict(each) for each in task.dependencies],
+        "sandbox_dependency_content_digest": content_digest(task.dependencies),
+        "sandbox_dependency_manifest_digest": manifest_digest(task.dependencies),
         "limits": {name: getattr(task.limits, name) for name in task.limits.__dataclass_fields__},
         "isolation": str(task.isolation),
         "oracle_digest": task.oracle.digest,

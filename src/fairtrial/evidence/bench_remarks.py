@@ -103,8 +103,8 @@ class RemarkFold:
         if isinstance(environment, dict):
             seen = self._environments.setdefault(task, {})
             for name, value in environment.items():  # pyright: ignore[reportUnknownVariableType]
-                if len(values := seen.setdefault(str(name), set())) < MOST_VALUES:  # pyright: ignore[reportUnknownArgumentType]
-                    values.add(repr(value))  # pyright: ignore[reportUnknownArgumentType]
+                if len(shown := seen.setdefault(str(name), set())) < MOST_VALUES:  # pyright: ignore[reportUnknownArgumentType]
+                    shown.add(repr(value))  # pyright: ignore[reportUnknownArgumentType]
 
     def remarks(self) -> Remarks:
         """Give what was found."""

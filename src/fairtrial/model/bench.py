@@ -7,10 +7,10 @@ from fairtrial.model.agent import Tool
 
 __all__ = [
     "Arm",
+    "Asset",
     "BenchTrial",
     "Blob",
     "Cheat",
-    "Dependency",
     "Into",
     "IsolationMode",
     "Oracle",
@@ -90,16 +90,18 @@ class Oracle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dependency:
-    """A directory of the source repository that trials see read-only.
+class Asset:
+    """A file or directory of the source repository's work tree, captured and frozen.
 
     Attributes:
-        source: Path below the repository, as it stands on the host.
+        source: Path below the repository, as it stood on the host.
         target: Path below the workspace.
+        digest: Of its content: names, executable bits and bytes, without its own name.
     """
 
     source: str
     target: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +189,8 @@ class Task:
     verify: str
     hidden: tuple[str, ...]
     toolchains: tuple[str, ...]
-    copies: tuple[str, ...]
-    dependencies: tuple[Dependency, ...]
+    copies: tuple[Asset, ...]
+    dependencies: tuple[Asset, ...]
     limits: TaskLimits
     isolation: IsolationMode
     oracle: Oracle

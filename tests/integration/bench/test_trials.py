@@ -165,6 +165,22 @@ def test_a_set_up_is_frozen_for_all_and_its_failure_is_void(trial: RunTrial) -> 
     assert "broken" in row["error_detail"]
 
 
+def test_copies_and_dependencies_are_there_and_no_part_of_the_change(trial: RunTrial, world: Path) -> None:
+    lib = world / "repo" / "build" / "lib"  # ignored, so no commit has it
+    lib.mkdir(parents=True)
+    (lib / "dep.py").write_text("X = 1\n")
+    (lib / "again.py").symlink_to("dep.py")
+    (world / "repo" / "build" / "settings").write_text("s\n")
+    look = "test -f vendor/again.py && ! echo > vendor/new && grep -q s build/settings"
+    row = trial(
+        [bash(f"{look} && {MEND}"), DONE],
+        sandbox_copy=["build/settings"],
+        sandbox_dependencies=[{"source": "build/lib", "target": "vendor"}],
+        verify="python3 -c 'import sys; sys.path.insert(0, \"vendor\"); import dep, calc'",
+    )
+    assert of(row, "resolved", "error_kind", "diff_files") == (True, None, 1), row["verify_output"]
+
+
 def test_hidden_paths_are_not_there(trial: RunTrial) -> None:
     row = trial([bash(f"test ! -e tests && {MEND}"), DONE], hidden=["tests"], verify="true")
     assert row["resolved"] is True
