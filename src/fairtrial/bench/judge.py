@@ -5,12 +5,14 @@ tests, the oracle is asked a second time about the change without them.
 """
 
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fairtrial.bench.node import Node, Prepared, judge_environment, limits_of
 from fairtrial.judging.autoload import ChangeFlags, flag_change, is_test_path
+from fairtrial.judging.rejudge import Part, describe_judgement, encode_judgement
 from fairtrial.judging.run import judge_oracle, run_check
 from fairtrial.judging.values import (
     CapturedFile,
@@ -29,7 +31,9 @@ from fairtrial.workspace.change import MOST_BYTES, Change, Kind, apply_change
 from fairtrial.workspace.layers import Layer, open_layer
 from fairtrial.workspace.tree import Tree
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["RECORD", "Judgement", "judge", "judged_tree", "part_of"]
+
+RECORD: Final = "judgement-{}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +45,19 @@ class Judgement:
         oracle: The oracle's.
         source_only: The oracle's on the change without its tests; None when it edits none.
         flags: Paths that act by being there, and tests.
+        records: What repeats each verdict, by the name of its file.
     """
 
     authored: CheckVerdict
     oracle: OracleVerdict
     source_only: OracleVerdict | None
     flags: ChangeFlags
+    records: Mapping[str, bytes]
 
 
-def judge(node: Node, task: Task, prepared: Prepared, change: Change, *, timeout_s: float) -> Judgement:
+def judge(
+    node: Node, task: Task, prepared: Prepared, change: Change, *, timeout_s: float, change_sha256: str
+) -> Judgement:
     """Ask the authored check and the oracle.
 
     Raises:
@@ -59,7 +67,7 @@ def judge(node: Node, task: Task, prepared: Prepared, change: Change, *, timeout
         env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
     )
     oracle = _oracle_spec(node, task.oracle)
-    with _judged(node, task, prepared, change) as tree:
+    with judged_tree(node, task, prepared, change) as tree:
         flags = flag_change(tree.change)
         authored = run_check(
             task.verify,
@@ -69,18 +77,36 @@ def judge(node: Node, task: Task, prepared: Prepared, change: Change, *, timeout
             enforcement=node.enforcement,
             redact=Redactor().redact_text,
         )
-    with _judged(node, task, prepared, change) as tree:
-        verdict = judge_oracle(oracle, tree, around, slot=node.slot, enforcement=node.enforcement)
-    source_only = None
-    if flags.tests:
-        source = replace(change, entries=tuple(each for each in change.entries if not is_test_path(each.path)))
-        with _judged(node, task, prepared, source) as tree:
-            source_only = judge_oracle(oracle, tree, around, slot=node.slot, enforcement=node.enforcement)
-    return Judgement(authored=authored, oracle=verdict, source_only=source_only, flags=flags)
+    records: dict[str, bytes] = {}
+
+    def ask(part: Part) -> OracleVerdict:
+        with judged_tree(node, task, prepared, part_of(change, part)) as tree:
+            verdict = judge_oracle(oracle, tree, around, slot=node.slot, enforcement=node.enforcement)
+        described = describe_judgement(
+            oracle, around, verdict, commit=prepared.template.commit, change_sha256=change_sha256, part=part
+        )
+        records[RECORD.format(part)] = encode_judgement(described)
+        return verdict
+
+    verdict = ask(Part.WHOLE)
+    source_only = ask(Part.SOURCE_ONLY) if flags.tests else None
+    return Judgement(authored=authored, oracle=verdict, source_only=source_only, flags=flags, records=records)
+
+
+def part_of(change: Change, part: Part) -> Change:
+    """So much of a change as a judge is given."""
+    if part is Part.WHOLE:
+        return change
+    return replace(change, entries=tuple(each for each in change.entries if not is_test_path(each.path)))
 
 
 @contextmanager
-def _judged(node: Node, task: Task, prepared: Prepared, change: Change) -> Generator[JudgedTree]:
+def judged_tree(node: Node, task: Task, prepared: Prepared, change: Change) -> Generator[JudgedTree]:
+    """A tree for one judge: the base, what set-up made, and the change.
+
+    Raises:
+        HostError: It cannot be made.
+    """
     room, storage = node.room(task.limits)
     with open_layer(prepared.base, slot=node.slot, room=room, storage=storage) as layer:
         apply_change(change, layer, slot=node.slot)

@@ -1,5 +1,6 @@
 """One trial of the agent lane, from top to bottom."""
 
+import hashlib
 import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -103,7 +104,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
         "plan_produced": work.artifacts.get("plan"),
     }
-    return row | _judge(node, spec, prepared, work, changed=row["diff_files"] != 0)
+    return row | _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
 
 
 def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent, layer: Layer) -> _Work:
@@ -212,11 +213,20 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path)
     }
 
 
-def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, *, changed: bool) -> Row:
+def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directory: Path, *, changed: bool) -> Row:
     """Ask the authored check and the oracle, and say how the trial ended."""
     said = None
     if work.change.excess is None and not (work.ended and ENDINGS[work.ended.kind].counts_as is CountsAs.VOID):
-        said = judge(node, spec.bench.task, prepared, work.change, timeout_s=spec.bench.timeout_s)
+        said = judge(
+            node,
+            spec.bench.task,
+            prepared,
+            work.change,
+            timeout_s=spec.bench.timeout_s,
+            change_sha256=hashlib.sha256((directory / CHANGE).read_bytes()).hexdigest(),
+        )
+        for name, record in said.records.items():
+            write_durably(directory / name, record, mode=0o644)
     ended = work.ended or (None if said is None else end_of_judgement(said, changed=changed))
     redactor = Redactor()
     return {

@@ -25,10 +25,14 @@ from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 from fairtrial.host.clock import rfc3339, stamp, utc_now
 from fairtrial.host.files import remove_tree
 from fairtrial.host.janitor import kill_strays_of
+from fairtrial.host.limits import probe_limits
 from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import describe_machine
+from fairtrial.host.preflight import require_sandboxes
 from fairtrial.host.signals import stop_requests
+from fairtrial.host.slot import open_slot
 from fairtrial.model.bench import Arm, Blob, Task
+from fairtrial.model.sandbox import Limit
 from fairtrial.model.trial import AnySpec, AttemptSpec, BenchSpec, ModelSource
 from fairtrial.plugins import load_plugin
 from fairtrial.protocols import Agent, Engine
@@ -43,7 +47,16 @@ from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_num
 from fairtrial.sweep.resolve import changed_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
-__all__ = ["BenchInputs", "begin_bench", "open_inputs", "resume_bench"]
+__all__ = [
+    "BenchInputs",
+    "begin_bench",
+    "open_inputs",
+    "private_blobs",
+    "recorded_commits",
+    "recorded_options",
+    "require_fit",
+    "resume_bench",
+]
 
 OPTIONS: Final[TypeAdapter[BenchOptions]] = TypeAdapter(BenchOptions)
 PROVIDERS: Final = {
@@ -188,6 +201,7 @@ def begin_bench(options: BenchOptions, how: SweepOptions, *, n_workers: int) -> 
     with private_blobs(base) as blobs:
         inputs = open_inputs(options, blobs, commits={})
         _upstreams(inputs)
+    require_fit(base, options)
     begun = utc_now()
     results = create_results(how.out, lane="bench", now=begun, base=Path("results"))
     sweep = f"bench-{stamp(begun)}-{os.urandom(3).hex()}"
@@ -220,11 +234,38 @@ def resume_bench(results: Results, how: SweepOptions, *, n_workers: int) -> Begu
     """
     with hold(results):
         sweep = read_sweep(results)
-        try:
-            options = OPTIONS.validate_python(sweep.document["options"])
-        except (ValidationError, KeyError) as problem:
-            raise IntegrityError(f"{results.sweep_json}: not options of this version: {problem}") from problem
+        options = recorded_options(results, sweep)
+        require_fit(scratch_base(how.scratch), options)
         return _run(results, sweep, options, how, n_workers)
+
+
+def recorded_options(results: Results, sweep: SweepFile) -> BenchOptions:
+    """What was asked of a sweep.
+
+    Raises:
+        IntegrityError: It does not have the form that this version writes.
+    """
+    try:
+        return OPTIONS.validate_python(sweep.document["options"])
+    except (ValidationError, KeyError) as problem:
+        raise IntegrityError(f"{results.sweep_json}: not options of this version: {problem}") from problem
+
+
+def require_fit(base: Path, options: BenchOptions) -> None:
+    """Run one sandbox, and find what enforces each limit, before anything is spent.
+
+    Raises:
+        HostError: The host is not fit.
+    """
+    root = base / f"ft-{os.urandom(5).hex()}"
+    root.mkdir()
+    try:
+        root.chmod(SCRATCH_MODE)
+        slot = open_slot(root)
+        allowed = frozenset(Limit(name) for name in options.allow_unenforced)
+        require_sandboxes(slot, probe_limits(slot, allow_unenforced=allowed))
+    finally:
+        remove_tree(root)
 
 
 def _describe_arm(arm: Arm) -> dict[str, object]:
@@ -245,7 +286,8 @@ def _entry(trial: PlannedBench) -> dict[str, object]:
     }
 
 
-def _recorded_commits(sweep: SweepFile) -> dict[str, str]:
+def recorded_commits(sweep: SweepFile) -> dict[str, str]:
+    """The commit that each task's ref was resolved to."""
     tasks = cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])
     return {str(task["id"]): str(task["resolved_sha"]) for task in tasks}
 
@@ -300,7 +342,7 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
         prepare_reserve(results)
         mode = SCRATCH_MODE if os.geteuid() == 0 else 0o700
         stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces, mode=mode))
-        inputs = open_inputs(options, BlobStore(scratch / BLOBS), commits=_recorded_commits(sweep))
+        inputs = open_inputs(options, BlobStore(scratch / BLOBS), commits=recorded_commits(sweep))
         _require_unchanged(results, sweep, inputs)
         plan = inputs.plan
         if options.metric == "duration_s":
