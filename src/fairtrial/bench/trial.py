@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from fairtrial.bench.proof import prove_skill
 from fairtrial.bench.rows import Row, identity_of, integrity_flags, session_fields, void_row
 from fairtrial.bench.session import Session, SessionOrder, run_session
 from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_session, evidence_kind
-from fairtrial.errors import FairtrialError, IntegrityError
+from fairtrial.errors import FairtrialError, HostError, IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.client import GatewayGoneError
 from fairtrial.host.files import write_durably
@@ -89,8 +90,10 @@ def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
 def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent) -> Row:
     task = spec.bench.task
     room, storage = node.room(task.limits)
-    with open_layer(prepared.base, slot=node.slot, room=room, storage=storage) as layer:
+    with ExitStack() as stack:
+        layer = stack.enter_context(open_layer(prepared.base, slot=node.slot, room=room, storage=storage))
         work = _work(node, spec, directory, prepared, agent, layer)
+        left_over = _clean_up(stack)
     row = identity_of(spec) | session_fields(work.sessions, agent) | _change_fields(node, work, prepared, directory)
     row |= {
         "sandboxed": True,
@@ -104,7 +107,27 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
         "plan_produced": work.artifacts.get("plan"),
     }
-    return row | _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
+    row |= _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
+    return row if left_over is None else row | _end_of_clean_up(row, left_over)
+
+
+def _clean_up(stack: ExitStack) -> str | None:
+    """Remove the session's layer; what went wrong with that, or None. What it did is known by now."""
+    try:
+        stack.close()
+    except HostError as problem:
+        return str(problem)
+    return None
+
+
+def _end_of_clean_up(row: Row, left_over: str) -> Row:
+    """A failed clean-up voids what was resolved or void; a failure of the arm stays one."""
+    kind = row["error_kind"]
+    if kind is not None and ENDINGS[EndingKind(str(kind))].counts_as is CountsAs.FAILURE:
+        return {"cleanup_problem": left_over}
+    primary = "" if kind is None else f" (after {kind}: {row['error_detail']})"
+    detail = f"{left_over}{primary}"[:DETAIL_CHARACTERS]
+    return {"ok": False, "resolved": False, "error_kind": str(EndingKind.CLEANUP_FAILURE), "error_detail": detail}
 
 
 def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent, layer: Layer) -> _Work:

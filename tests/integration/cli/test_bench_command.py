@@ -91,14 +91,12 @@ def test_a_sweep_that_is_killed_counts_every_trial_once(example: Path, tmp_path:
 
 
 def test_an_outage_stops_the_sweep(example: Path, tmp_path: Path) -> None:
-    script = tmp_path / "down.yaml"
-    fault = {"kind": "status", "parameter": 529, "retry_after_s": 0, "times": 0}
-    agents = [{"name": "main", "turns": [{"text": "x", "fault": fault}]}]
-    script.write_text(json.dumps({"schema": "script/1", "agents": agents}))
+    tasks = example / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace("    class: performance", "    class: performance\n    setup: exit 3"))
     out = tmp_path / "r"
-    done = fairtrial(*bench(example, out, "--runs", 5, "--outage-streak", 2, script=script))
+    done = fairtrial(*bench(example, out, "--runs", 5, "--outage-streak", 2))
     assert done.returncode == 5, done.stderr
-    assert [row["error_kind"] for row in rows_of(out)] == ["session-error", "session-error"]
+    assert [row["error_kind"] for row in rows_of(out)] == ["infra-error", "infra-error"]
     assert "2 trials in a row ended as in an outage" in done.stderr
     assert (out / "report.md").exists()
 
