@@ -14,8 +14,14 @@ export PYTHONNOUSERSITE := 1
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
 
-demo: ## set up, then measure git at an agent's task and at publishing under faults, and show both
+demo: ## set up, then compare two ways of working (scripted, offline), measure git at a task and under faults
 	@requirements/setup run
+	rm -rf .cache/demo
+	$(BIN)/fairtrial init .cache/demo
+	$(BIN)/fairtrial -q check .cache/demo/tasks.yaml --runs 1 --workers 2
+	$(BIN)/fairtrial bench --tasks .cache/demo/tasks.yaml --arms baseline workflow --runs 2 --workers 2 \
+	  --agent bash-agent --model claude-sonnet-4-5 --script .cache/demo/script.yaml \
+	  --skill plan=.cache/demo/skills/tally-plan --skill work=.cache/demo/skills/tally-work
 	$(BIN)/fairtrial loop --subjects git --scenarios task_loop,agent_task_baseline_v1 --transport file,http --runs 3
 	$(BIN)/fairtrial loop --subjects git --scenarios publication_under_fault_v1 --transport http --runs 1 --faults \
 	  reply_lost_reused,reply_lost_fresh,request_lost,client_killed,server_refuses

@@ -11,6 +11,8 @@ from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
 from fairtrial.evidence.endings import VOID_MEMBERS, is_void
 from fairtrial.store.audit import AuditReport, audit
 from fairtrial.store.layout import open_results
+from fairtrial.sweep.rejudge import rejudge
+from fairtrial.sweep.scratch import scratch_base
 
 __all__ = ["command"]
 
@@ -18,8 +20,9 @@ __all__ = ["command"]
 @click.command("audit")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--expect", metavar="SHA256", help="The seal's digest as it was printed or signed elsewhere.")
+@click.option("--rejudge", "again", is_flag=True, help="Ask every oracle again about the stored changes (agent lane).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def command(*, directory: Path, expect: str | None, as_json: bool) -> int:
+def command(*, directory: Path, expect: str | None, again: bool, as_json: bool) -> int:
     """Name every row or artifact of DIRECTORY that was changed, dropped, added, duplicated or reordered.
 
     Exit code 0: intact and complete; 4: something is not what was written; 5: intact, but planned trials lack a
@@ -28,11 +31,20 @@ def command(*, directory: Path, expect: str | None, as_json: bool) -> int:
     """
     if expect is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expect):
         raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
-    found = audit(open_results(directory), expect=expect, is_void=is_void, final_members=VOID_MEMBERS)
-    code = _exit_code(found)
+    results = open_results(directory)
+    found = audit(results, expect=expect, is_void=is_void, final_members=VOID_MEMBERS)
+    rejudged = tuple(rejudge(results, scratch_base(None))) if again else ()
+    changed = [each for each in rejudged if each.changes]
+    code = IntegrityError.exit_code if changed else _exit_code(found)
     if as_json:
-        print_json({"schema": "audit/1", "intact": found.is_intact, "complete": found.is_complete, **asdict(found)})
+        verdicts = {"rejudged": [asdict(each) for each in rejudged]} if again else {}
+        whole = {"schema": "audit/1", "intact": found.is_intact, "complete": found.is_complete, **asdict(found)}
+        print_json(whole | verdicts)
         return code
+    for each in changed:
+        click.echo(f"{each.key}#{each.attempt} {each.record}: {'; '.join(each.changes)}")
+    if again:
+        click.echo(f"{len(rejudged) - len(changed)} of {len(rejudged)} verdicts were repeated")
     for problem in found.problems:
         click.echo(problem.as_line())
     n_left_out = sum(found.counts.values()) - len(found.problems)

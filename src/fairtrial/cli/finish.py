@@ -1,4 +1,4 @@
-"""How `loop` and `resume` end: the report, where things lie, and the exit code."""
+"""How `loop`, `bench` and `resume` end: the report, where things lie, and the exit code."""
 
 import logging
 from typing import Final
@@ -6,13 +6,14 @@ from typing import Final
 import click
 
 from fairtrial.cli.output import own_command, print_json, result_console
-from fairtrial.cli.reports import summarize_results
+from fairtrial.cli.reports import Report, summarize_results
+from fairtrial.evidence.bench import BenchSummary, broken_incumbents
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.evidence.loop_report import LoopSummary
 from fairtrial.evidence.loop_runs import RunEnding
 from fairtrial.sweep.loop_sweep import Begun
 
-__all__ = ["exit_code", "finish"]
+__all__ = ["bench_exit_code", "exit_code", "finish", "finish_bench"]
 
 LOG: Final = logging.getLogger("fairtrial")
 OUR_BUG: Final = 70
@@ -26,6 +27,21 @@ def finish(begun: Begun, *, as_json: bool) -> int:
     if not isinstance(report.summary, LoopSummary):
         raise TypeError("a loop sweep has rows of another lane")
     code = exit_code(report.summary, n_planned=begun.n_planned, stopped_by=begun.stopped_by)
+    return _tell(begun, report, code, as_json=as_json)
+
+
+def finish_bench(begun: Begun, *, as_json: bool) -> int:
+    """Print what a pass of the agent lane found and left; returns the exit code."""
+    report = summarize_results(begun.results)
+    if not isinstance(report.summary, BenchSummary):
+        raise TypeError("an agent sweep has rows of another lane")
+    code = bench_exit_code(
+        report.summary, n_planned=begun.n_planned, stopped_by=begun.stopped_by, tripped=begun.tripped
+    )
+    return _tell(begun, report, code, as_json=as_json)
+
+
+def _tell(begun: Begun, report: Report, code: int, *, as_json: bool) -> int:
     where = str(begun.results.root)
     if as_json:
         ending = {"results": where, "seal": begun.seal, "exit_code": code}
@@ -57,3 +73,21 @@ def exit_code(summary: LoopSummary, *, n_planned: int, stopped_by: int | None) -
     n_skipped = sum(subject.n_skipped for section in summary.sections for subject in section.subjects)
     n_counting = sum(run.ending is RunEnding.MEASURED for run in summary.runs) + n_skipped
     return 0 if n_counting >= n_planned else NOT_ENOUGH
+
+
+def bench_exit_code(summary: BenchSummary, *, n_planned: int, stopped_by: int | None, tripped: bool) -> int:
+    """The exit code of an agent sweep; pure.
+
+    128 + signal after a clean stop; 70 when our own code raised in a trial; 5 when an outage stopped it; 1 when an
+    incumbent resolved nothing; 5 when a planned trial has no counting attempt; else 0.
+    """
+    if stopped_by is not None:
+        return 128 + stopped_by
+    cells = [aggregate for arms in summary.aggregates.values() for aggregate in arms.values()]
+    if any(EndingKind.UNKNOWN in cell.error_kinds for cell in cells):
+        return OUR_BUG
+    if tripped:
+        return NOT_ENOUGH
+    if broken_incumbents(summary.aggregates):
+        return THE_ANSWER_IS_NO
+    return 0 if sum(cell.valid_runs for cell in cells) >= n_planned else NOT_ENOUGH

@@ -20,7 +20,11 @@ __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 
 COMMANDS: Final = {
     "audit": "Is the evidence in a results directory intact?",
+    "bench": "Run a sweep of the agent lane.",
+    "check": "Controls: is each task worth spending on?",
     "doctor": "What this host can do, with remedies.",
+    "gate": "May the candidate replace the incumbent?",
+    "init": "Write an example to start from.",
     "loop": "Run a sweep of the tool lane.",
     "plugins": "What is installed.",
     "report": "Render the report of a results directory or of a bare JSONL file again.",

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
+from fairtrial.evidence.endings import is_void
 from fairtrial.sweep.execute import Event
 
 __all__ = ["Progress"]
@@ -51,14 +52,22 @@ class Progress:
     def watch(self, event: Event) -> None:
         """An attempt has ended."""
         total = event.total
-        name = f"{total['scenario']} {total['remote_transport']} {total['subject']} run {total['run']}"
+        name = _name(total)
         if self._bar and self._task is not None:
             self._bar.update(self._task, completed=event.n_done, total=max(event.n_due, event.n_done), description=name)
             return
         LOG.info("[%d/%d] %s: %s", event.n_done, max(event.n_due, event.n_done), name, _said(total))
 
 
+def _name(total: Mapping[str, object]) -> str:
+    if "arm" in total:
+        return f"{total['task']} {total['arm']} run {total['run']}"
+    return f"{total['scenario']} {total['remote_transport']} {total['subject']} run {total['run']}"
+
+
 def _said(total: Mapping[str, object]) -> str:
+    if "arm" in total:
+        return _said_of_bench(total)
     if total.get("skipped"):
         return f"skipped: {total['skip_reason']}"
     if total.get("error_kind"):
@@ -66,3 +75,12 @@ def _said(total: Mapping[str, object]) -> str:
     elapsed_ms = total.get("elapsed_ms")
     time = f"{elapsed_ms:.1f} ms" if isinstance(elapsed_ms, (int, float)) else "unmeasured"
     return f"{'ok' if total.get('returncode') == 0 else 'FAILED'}, {time}"
+
+
+def _said_of_bench(total: Mapping[str, object]) -> str:
+    duration_s = total.get("duration_s")
+    time = f", {duration_s:.1f} s" if isinstance(duration_s, (int, float)) else ""
+    if total.get("resolved") is True:
+        return f"resolved{time}"
+    void = "void, " if is_void(total) else ""
+    return f"{void}{total['error_kind']}: {str(total.get('error_detail') or '')[:200]}{time}"

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import click
 
-from fairtrial.cli.finish import finish
+from fairtrial.cli.finish import finish, finish_bench
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
 from fairtrial.store.layout import open_results
+from fairtrial.store.sweep_file import read_sweep
+from fairtrial.sweep.bench_sweep import resume_bench
 from fairtrial.sweep.loop_sweep import SweepOptions, resume_loop
 
 __all__ = ["command"]
@@ -24,14 +26,20 @@ __all__ = ["command"]
     show_default=True,
     help="Seconds to wait for another measurement.",
 )
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at once (agent lane)."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def command(*, directory: Path, scratch: Path | None, keep_workspaces: bool, lock_wait: float, as_json: bool) -> int:
+def command(
+    *, directory: Path, scratch: Path | None, keep_workspaces: bool, lock_wait: float, workers: int, as_json: bool
+) -> int:
     """Finish the sweep in DIRECTORY.
 
     Every trial without a counting attempt (interrupted, void, never begun) gets a new one.
     A changed input (a subject's version, a scenario, an option) is refused by name.
     """
     results = open_results(directory)
+    is_bench = read_sweep(results).lane == "bench"
     with Progress() as progress:
         how = SweepOptions(
             out=None,
@@ -42,5 +50,5 @@ def command(*, directory: Path, scratch: Path | None, keep_workspaces: bool, loc
             say=progress.say,
             watch=progress.watch,
         )
-        begun = resume_loop(results, how)
-    return finish(begun, as_json=as_json)
+        begun = resume_bench(results, how, n_workers=workers) if is_bench else resume_loop(results, how)
+    return finish_bench(begun, as_json=as_json) if is_bench else finish(begun, as_json=as_json)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fairtrial.errors import ConfigError, HostError
-from fairtrial.sweep.worker import parse_spec, run_attempt
+from fairtrial.sweep.worker import Desk, parse_spec, run_attempt
 
 __all__ = ["command"]
 
@@ -18,7 +18,9 @@ def command(spec: Path) -> int:
         data = spec.read_bytes()
     except OSError as problem:
         raise ConfigError(f"{problem.strerror}; name a readable spec file", path=spec) from problem
-    answer = run_attempt(parse_spec(data, path=spec))
+    parsed = parse_spec(data, path=spec)
+    with Desk() as desk:
+        answer = run_attempt(parsed, desk)
     click.echo(answer.as_line().decode(), nl=False)
     if answer.error is not None:
         raise HostError(answer.error)

@@ -6,6 +6,8 @@ from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from pydantic.fields import FieldInfo
+
 from fairtrial.config.document import KeyPath
 
 __all__ = ["choices_at", "keys_at"]
@@ -14,7 +16,7 @@ __all__ = ["choices_at", "keys_at"]
 def keys_at(type_: object, key_path: KeyPath) -> list[str]:
     """Field names of the dataclasses that may stand at the path, sorted."""
     types = _types_at(type_, key_path)
-    return sorted({field.name for each in types if _is_dataclass(each) for field in dataclasses.fields(each)})
+    return sorted({str(name) for each in types if _is_dataclass(each) for name in _keys(each)})
 
 
 def choices_at(type_: object, key_path: KeyPath) -> list[str]:
@@ -46,8 +48,8 @@ def _alternatives(type_: object) -> list[Any]:
 
 def _below(type_: Any, part: str | int) -> Iterable[object]:  # noqa: ANN401 -- any type annotation
     if _is_dataclass(type_):
-        hints = get_type_hints(type_, include_extras=True)
-        return [hints[part]] if part in hints else []
+        keys = _keys(type_)
+        return [keys[part]] if part in keys else []
     origin, args = get_origin(type_), get_args(type_)
     if not isinstance(origin, type) or not args:
         return []
@@ -58,6 +60,17 @@ def _below(type_: Any, part: str | int) -> Iterable[object]:  # noqa: ANN401 -- 
     if issubclass(origin, Sequence) or issubclass(origin, frozenset | set):
         return [args[0]]
     return []
+
+
+def _keys(type_: Any) -> dict[str | int, object]:  # noqa: ANN401 -- any dataclass
+    """A dataclass's fields by the key that a document has for each: an alias where the name is no Python name."""
+    hints = get_type_hints(type_, include_extras=True)
+    keys: dict[str | int, object] = {}
+    for field in dataclasses.fields(type_):
+        marks = get_args(hints[field.name])[1:] if get_origin(hints[field.name]) is Annotated else ()
+        alias = next((mark.alias for mark in marks if isinstance(mark, FieldInfo) and mark.alias), field.name)
+        keys[alias] = hints[field.name]
+    return keys
 
 
 def _is_dataclass(type_: object) -> bool:

@@ -8,6 +8,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.namespace import isolated_argv, probe_isolation
 from fairtrial.host.process import Plumbing, Running
 from fairtrial.host.process import start as start_process
+from fairtrial.host.slot import probe_slot, slot_argv
 from fairtrial.protocols import Worker
 
 __all__ = ["Local", "LocalWorker"]
@@ -16,7 +17,11 @@ READ_BYTES = 1 << 16
 
 
 class Local:
-    """The default engine."""
+    """The default engine. Each worker has a slot of its own, so that no two of them share a uid."""
+
+    def __init__(self) -> None:
+        self._has_slots: bool | None = None
+        self._n_started = 0
 
     def start(self, argv: Sequence[str], n: int, env: Mapping[str, str]) -> tuple[Worker, ...]:
         """Start `n` workers that read specs on standard input and answer on standard output.
@@ -24,16 +29,23 @@ class Local:
         Raises:
             HostError: A worker could not be started.
         """
-        command = isolated_argv(tuple(argv), probe_isolation().isolation)
+        if self._has_slots is None:
+            self._has_slots = probe_slot(dict(env)) is None
         workers: list[LocalWorker] = []
         try:
             for _ in range(n):
-                workers.append(LocalWorker(_start(command, env)))  # noqa: PERF401 - what started must be ended on failure
+                workers.append(LocalWorker(_start(self._command(argv), env)))  # noqa: PERF401 - what started must be ended on failure
         except (HostError, OSError):
             for worker in workers:
                 worker.end(0)
             raise
         return tuple(workers)
+
+    def _command(self, argv: Sequence[str]) -> tuple[str, ...]:
+        if not self._has_slots:
+            return isolated_argv(tuple(argv), probe_isolation().isolation)
+        self._n_started += 1
+        return slot_argv(argv, self._n_started - 1)
 
 
 def _start(command: Sequence[str], env: Mapping[str, str]) -> Running:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
+from fairtrial.evidence.bench_remarks import RemarkFold, Remarks
 from fairtrial.evidence.endings import is_systemic, is_void, kind_of
 from fairtrial.evidence.rows import Row, measured, required_text, text
 from fairtrial.stats.summary import median, percent_saved, total
@@ -21,6 +22,7 @@ __all__ = [
     "MEDIAN_FIELDS",
     "SAVINGS_FIELDS",
     "SPENT_FIELDS",
+    "TOKEN_FIELDS",
     "Aggregates",
     "ArmAggregate",
     "BenchFold",
@@ -122,11 +124,13 @@ class BenchSummary:
         aggregates: Per task and arm, both in name order.
         final_streak: Length of the outage streak at the end.
         max_streak: Length of the longest outage streak.
+        remarks: What must be known beside the figures.
     """
 
     aggregates: Aggregates
     final_streak: int
     max_streak: int
+    remarks: Remarks = field(default_factory=Remarks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,7 @@ class BenchFold:
     def __init__(self) -> None:
         self._cells: dict[str, dict[str, _Cell]] = {}
         self._streaks = Streaks()
+        self._remarks = RemarkFold()
         self._n_rows = 0
 
     def add(self, row: Row) -> None:
@@ -202,6 +207,7 @@ class BenchFold:
         attempt = attempt_of(row, index=self._n_rows)
         self._n_rows += 1
         self._streaks.add(row)
+        self._remarks.add(row, task=task, arm=arm)
         cell = self._cells.setdefault(task, {}).setdefault(arm, _Cell())
         if cell.task_class is None:
             cell.task_class = text(row.get("class"))
@@ -224,6 +230,7 @@ class BenchFold:
             },
             final_streak=self._streaks.final,
             max_streak=self._streaks.longest,
+            remarks=self._remarks.remarks(),
         )
 
 

@@ -3,10 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from fairtrial.model.bench import BenchTrial
 from fairtrial.model.loop import Transport, Variant
 
-__all__ = ["LoopTask", "TrialSpec", "trial_key"]
+__all__ = ["AnySpec", "AttemptSpec", "BenchSpec", "LoopTask", "ModelSource", "TrialSpec", "trial_key"]
 
 
 def trial_key(*parts: object) -> str:
@@ -54,8 +56,8 @@ class LoopTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSpec:
-    """One attempt at one trial, as sent to a worker: plain and serializable.
+class AttemptSpec:
+    """One attempt at one trial of either lane, as sent to a worker: plain and serializable.
 
     Attributes:
         sweep: The sweep's id.
@@ -66,7 +68,6 @@ class TrialSpec:
         results: The results directory, whose attempt directory takes intent, outcome and artifacts (absolute).
         scratch: The sweep's scratch directory (absolute).
         metadata: Fields that every row of the sweep carries.
-        loop: The tool lane's part.
     """
 
     sweep: str
@@ -77,7 +78,6 @@ class TrialSpec:
     results: str
     scratch: str
     metadata: Mapping[str, object]
-    loop: LoopTask
 
     @property
     def key_name(self) -> str:
@@ -88,3 +88,50 @@ class TrialSpec:
     def short_name(self) -> str:
         """A short directory name that tells neither subject nor scenario."""
         return hashlib.sha256(f"{self.sweep}\0{self.key}\0{self.attempt}".encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSpec(AttemptSpec):
+    """One attempt at one trial of the tool lane.
+
+    Attributes:
+        loop: The scenario, the subject and the run.
+    """
+
+    loop: LoopTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """Who plays the model; exactly one of the two.
+
+    Attributes:
+        upstream: Name of an upstream of the gateway.
+        script: Absolute path of a scripted model's file, as captured.
+    """
+
+    upstream: str | None = None
+    script: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSpec(AttemptSpec):
+    """One attempt at one trial of the agent lane.
+
+    Attributes:
+        bench: The task, the arm and the run.
+        gateway: Absolute path of the gateway's control socket; None where no arm speaks to a model.
+        source: Who plays the model.
+        n_workers: Workers of the sweep, which share the machine.
+        allow_unenforced: Limits that the user lets go without enforcement.
+    """
+
+    bench: BenchTrial
+    gateway: str | None
+    source: ModelSource
+    n_workers: int
+    allow_unenforced: tuple[str, ...] = ()
+
+
+AnySpec: TypeAlias = TrialSpec | BenchSpec
+"""An attempt of either lane."""

@@ -1,6 +1,7 @@
 """The report of an agent sweep. Nothing is computed here: the aggregates hold every figure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Final
 
 from rich.console import Console
@@ -8,11 +9,13 @@ from rich.console import Console
 from fairtrial.evidence.bench import (
     SAVINGS_FIELDS,
     SPENT_FIELDS,
+    TOKEN_FIELDS,
     ArmAggregate,
     BenchSummary,
     broken_incumbents,
     savings,
 )
+from fairtrial.evidence.bench_remarks import Remarks
 from fairtrial.report.document import Document, Table, print_document, render_markdown
 from fairtrial.report.text import figure, signed_figure
 
@@ -30,6 +33,15 @@ LABELS: Final = {
     "diff_files": "files",
     "diff_insertions": "insertions",
     "diff_deletions": "deletions",
+}
+RESULT_FIELDS: Final = tuple(name for name in LABELS if name not in TOKEN_FIELDS)
+REMARK_LABELS: Final = {
+    "tests_edited": "edit tests",
+    "needs_its_tests": "pass only with their own tests",
+    "auto_loaded": "change files that act by themselves",
+    "disagreements": "wire and agent disagree",
+    "other_models": "other models answered",
+    "egress_refused": "asked for what is not granted",
 }
 DECIMALS: Final = {"cost_usd": 4, "duration_s": 1}
 MEDIANS_NOTE: Final = (
@@ -69,6 +81,17 @@ def bench_report_json(summary: BenchSummary, *, sealed: bool) -> dict[str, objec
         "savings": savings(summary.aggregates),
         "broken_incumbent_arms": broken_incumbents(summary.aggregates),
         "outage": {"final_streak": summary.final_streak, "max_streak": summary.max_streak},
+        "remarks": _remarks_json(summary.remarks),
+    }
+
+
+def _remarks_json(remarks: Remarks) -> dict[str, object]:
+    return {
+        "cells": {task: {arm: asdict(cell) for arm, cell in arms.items()} for task, arms in remarks.cells.items()},
+        "provenance": {name: list(values) for name, values in remarks.provenance.items()},
+        "without_controls": dict(remarks.without_controls),
+        "scripted_rows": remarks.scripted,
+        "environment_differs": {task: list(names) for task, names in remarks.environment_differs.items()},
     }
 
 
@@ -98,24 +121,34 @@ def _document(summary: BenchSummary) -> Document:
             f"Outage: the longest streak of endings that an outage causes is {summary.max_streak} rows,"
             f" the one at the end {summary.final_streak}."
         )
+    notes += _remark_notes(summary.remarks)
     return Document(title="fairtrial bench report", notes=notes, tables=list(_tables(summary)))
+
+
+def _remark_notes(remarks: Remarks) -> Iterator[str]:
+    if remarks.scripted:
+        yield f"A SCRIPT STOOD FOR THE MODEL in {remarks.scripted} rows: they say nothing of any model."
+    if remarks.without_controls:
+        tasks = ", ".join(f"{task} ({known})" for task, known in remarks.without_controls.items())
+        yield f"NO FRESH CONTROLS, so nobody knows whether the oracle can be believed: {tasks}. Run `fairtrial check`."
+    for task, names in remarks.environment_differs.items():
+        yield f"Task {task}: the arms saw different environments beyond what they declare: {', '.join(names)}."
 
 
 def _tables(summary: BenchSummary) -> Iterator[Table]:
     cells = [(task, arm, aggregate) for task, arms in summary.aggregates.items() for arm, aggregate in arms.items()]
     yield Table(
         title="Results",
-        headers=(
-            "task",
-            "class",
-            "arm",
-            "resolved / valid",
-            "excluded",
-            "voids as failures",
-            *LABELS.values(),
-            "transcripts missing",
-        ),
+        headers=("task", "class", "arm", "resolved / valid", "excluded", "voids as failures", *_labels(RESULT_FIELDS)),
         rows=[_result_cells(task, arm, aggregate) for task, arm, aggregate in cells],
+    )
+    yield Table(
+        title="Tokens",
+        headers=("task", "arm", *_labels(TOKEN_FIELDS), "transcripts missing"),
+        rows=[
+            (task, arm, *_medians(aggregate, TOKEN_FIELDS), str(aggregate.transcripts_missing))
+            for task, arm, aggregate in cells
+        ],
     )
     saved = [
         (task, arm, *(signed_figure(fields[name]) for name in SAVINGS_FIELDS))
@@ -136,6 +169,7 @@ def _tables(summary: BenchSummary) -> Iterator[Table]:
     ]
     if kinds:
         yield Table(title="How runs ended that were not resolved", headers=("task", "arm", "kind", "runs"), rows=kinds)
+    yield from _remark_tables(summary.remarks)
     yield Table(
         title="Spent, superseded attempts included",
         headers=("task", "arm", "superseded voids", *(LABELS[name] for name in SPENT_FIELDS)),
@@ -151,6 +185,33 @@ def _tables(summary: BenchSummary) -> Iterator[Table]:
     )
 
 
+def _remark_tables(remarks: Remarks) -> Iterator[Table]:
+    counts = [
+        (task, arm, *(str(getattr(cell, name)) for name in REMARK_LABELS))
+        for task, arms in remarks.cells.items()
+        for arm, cell in arms.items()
+        if any(getattr(cell, name) for name in REMARK_LABELS)
+    ]
+    if counts:
+        yield Table(
+            title="Runs to look at",
+            headers=("task", "arm", *REMARK_LABELS.values()),
+            rows=counts,
+            note="Counts of valid runs; none of these changes a verdict.",
+        )
+    if remarks.provenance:
+        rows = [(name, ", ".join(values)) for name, values in remarks.provenance.items()]
+        yield Table(title="Where it comes from", headers=("field", "values"), rows=rows)
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    return [LABELS[name] for name in names]
+
+
+def _medians(aggregate: ArmAggregate, names: Sequence[str]) -> list[str]:
+    return [figure(aggregate.medians[name], DECIMALS.get(name, 0)) for name in names]
+
+
 def _result_cells(task: str, arm: str, aggregate: ArmAggregate) -> Sequence[str]:
     return (
         task,
@@ -159,6 +220,5 @@ def _result_cells(task: str, arm: str, aggregate: ArmAggregate) -> Sequence[str]
         f"{aggregate.resolved} / {aggregate.valid_runs}",
         str(aggregate.excluded_runs),
         f"{aggregate.resolved} / {aggregate.runs_as_failures}",
-        *(figure(aggregate.medians[name], DECIMALS.get(name, 0)) for name in LABELS),
-        str(aggregate.transcripts_missing),
+        *_medians(aggregate, RESULT_FIELDS),
     )

@@ -9,17 +9,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from fairtrial.errors import FairtrialError, HostError
+from fairtrial.evidence.bench import Streaks
 from fairtrial.evidence.endings import is_void
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import remove_tree
 from fairtrial.host.janitor import SWEEP_VARIABLE, kill_strays_of
 from fairtrial.host.signals import StopRequest
-from fairtrial.loop.rows import RowBuilder
-from fairtrial.loop.scenarios import SCENARIOS
-from fairtrial.model.trial import TrialSpec
+from fairtrial.model.trial import AnySpec, AttemptSpec
 from fairtrial.protocols import Engine, Worker
 from fairtrial.store.attempts import (
     INTENT_SCHEMA,
@@ -33,23 +32,60 @@ from fairtrial.store.attempts import (
 from fairtrial.store.journal import Journal
 from fairtrial.store.layout import INTENT, Results
 from fairtrial.store.reserve import is_low
-from fairtrial.sweep.plan import PlannedTrial
 from fairtrial.sweep.worker import SPEC
 
-__all__ = ["Due", "Event", "Pass", "drive", "due_attempts", "worker_environment"]
+__all__ = ["Due", "Event", "Lane", "Pass", "Planned", "drive", "due_attempts", "worker_environment"]
 
 LOG: Final = logging.getLogger(__name__)
-TRIAL_LIMIT_S: Final = 3600.0
 WORKER_GRACE_S: Final = 10.0
 DEATHS_IN_A_ROW: Final = 3
 
 
+class Planned(Protocol):
+    """One trial of a plan, of either lane."""
+
+    @property
+    def plan_index(self) -> int:
+        """0-based place in the plan."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        ...
+
+    @property
+    def block(self) -> str:
+        """What runs back to back with it."""
+        ...
+
+
+P = TypeVar("P", bound=Planned)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class Due(Generic[P]):
     """One attempt that this pass must make."""
 
-    trial: PlannedTrial
+    trial: P
     attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane(Generic[P]):
+    """What differs between the lanes while a sweep runs.
+
+    Attributes:
+        complete: Adds the lane's part to what every attempt is told.
+        void_row: The row of an attempt that its worker did not end: kind and detail of the ending.
+        trial_limit_s: Seconds after which a worker that does not answer is given up.
+        outage_streak: Endings in a row, such as an outage causes, after which no new trial is begun; 0 for never.
+    """
+
+    complete: Callable[[AttemptSpec, P], AnySpec]
+    void_row: Callable[[AnySpec, str, str], Mapping[str, object]]
+    trial_limit_s: float
+    outage_streak: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +104,11 @@ class Event:
 
 
 @dataclass(slots=True, kw_only=True)
-class Pass:
+class Pass(Generic[P]):
     """One execution of a sweep: the first, or a resumption.
 
     Attributes:
+        lane: What differs between the lanes.
         results: The results directory.
         journal: Its journal, open.
         sweep: The sweep's id.
@@ -85,6 +122,7 @@ class Pass:
         stop: The user's request to stop.
     """
 
+    lane: Lane[P]
     results: Results
     journal: Journal
     sweep: str
@@ -99,10 +137,16 @@ class Pass:
     n_done: int = 0
     n_due: int = 0
     deaths: int = 0
+    streaks: Streaks = field(default_factory=Streaks)
 
-    def spec(self, due: Due) -> TrialSpec:
+    @property
+    def tripped(self) -> bool:
+        """So many endings in a row look like an outage that no new trial is begun."""
+        return 0 < self.lane.outage_streak <= self.streaks.final
+
+    def spec(self, due: Due[P]) -> AnySpec:
         """What a worker is told of an attempt."""
-        return TrialSpec(
+        shared = AttemptSpec(
             sweep=self.sweep,
             key=due.trial.key,
             attempt=due.attempt,
@@ -111,22 +155,21 @@ class Pass:
             results=str(self.results.root),
             scratch=str(self.scratch),
             metadata=self.metadata,
-            loop=due.trial.loop,
         )
+        return self.lane.complete(shared, due.trial)
 
-    def adopt(self, due: Due, outcome: Outcome) -> None:
+    def adopt(self, due: Due[P], outcome: Outcome) -> None:
         """Append the rows of an outcome that is on disk."""
         self.journal.append(outcome.rows, key=due.trial.key, attempt=due.attempt, plan_index=due.trial.plan_index)
         self.n_done += 1
+        self.streaks.add(outcome.rows[-1])
         self.watch(Event(n_done=self.n_done, n_due=self.n_due, total=outcome.rows[-1]))
 
-    def close_attempt(self, due: Due, kind: str, detail: str) -> None:
+    def close_attempt(self, due: Due[P], kind: str, detail: str) -> None:
         """End an attempt that its worker did not end: adopt the outcome if there is one, else write a void one."""
         outcome = read_outcome(self.results, due.trial.key, due.attempt)
         if outcome is None:
-            spec = self.spec(due)
-            scenario = SCENARIOS[spec.loop.scenario]
-            row = RowBuilder.of(spec, scenario).void(scenario.stem, kind, detail)
+            row = self.lane.void_row(self.spec(due), kind, detail)
             identity = {"sweep": self.sweep, "key": due.trial.key, "attempt": due.attempt}
             directory = self.results.attempt_dir(due.trial.key, due.attempt)
             now = rfc3339(utc_now())
@@ -145,7 +188,7 @@ class Pass:
         self.adopt(due, outcome)
 
 
-def due_attempts(plan: Sequence[PlannedTrial], finals: Sequence[Mapping[str, object]]) -> tuple[Due, ...]:
+def due_attempts(plan: Sequence[P], finals: Sequence[Mapping[str, object]]) -> tuple[Due[P], ...]:
     """What is still to be done: one attempt for every key without a counting one; pure.
 
     Args:
@@ -162,16 +205,16 @@ def due_attempts(plan: Sequence[PlannedTrial], finals: Sequence[Mapping[str, obj
 
 
 @dataclass(slots=True)
-class _Seat:
+class _Seat(Generic[P]):
     """One worker and what it has been given."""
 
     worker: Worker
-    block: deque[Due] = field(default_factory=deque[Due])
-    running: Due | None = None
+    block: deque[Due[P]]
+    running: Due[P] | None = None
     since_s: float = 0.0
 
 
-def drive(sweep: Pass, due: Sequence[Due]) -> None:
+def drive(sweep: Pass[P], due: Sequence[Due[P]]) -> None:
     """Run every due attempt; a worker runs one block from end to end.
 
     Raises:
@@ -183,8 +226,8 @@ def drive(sweep: Pass, due: Sequence[Due]) -> None:
         return
     argv = (sys.executable, "-m", "fairtrial", "worker")
     n_workers = min(sweep.n_workers, len(blocks))
-    seats = [
-        _Seat(worker)
+    seats: list[_Seat[P]] = [
+        _Seat(worker, deque())
         for worker in sweep.engine.start(argv, n_workers, worker_environment(sweep.sweep, sweep.passed_env))
     ]
     try:
@@ -207,17 +250,17 @@ def worker_environment(sweep: str, passed: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _blocks(due: Sequence[Due]) -> deque[deque[Due]]:
-    blocks: dict[str, deque[Due]] = {}
+def _blocks(due: Sequence[Due[P]]) -> deque[deque[Due[P]]]:
+    blocks: dict[str, deque[Due[P]]] = {}
     for each in due:
-        blocks.setdefault(each.trial.loop.block, deque()).append(each)
+        blocks.setdefault(each.trial.block, deque()).append(each)
     return deque(blocks.values())
 
 
-def _feed(sweep: Pass, seats: Sequence[_Seat], blocks: deque[deque[Due]]) -> bool:
+def _feed(sweep: Pass[P], seats: Sequence[_Seat[P]], blocks: deque[deque[Due[P]]]) -> bool:
     """Give every idle worker its next attempt; False when nothing runs and nothing is left."""
     for seat in seats:
-        if seat.running is not None or sweep.stop.signal_number is not None:
+        if seat.running is not None or sweep.stop.signal_number is not None or sweep.tripped:
             continue
         if not seat.block and blocks:
             seat.block = blocks.popleft()
@@ -233,11 +276,11 @@ def _feed(sweep: Pass, seats: Sequence[_Seat], blocks: deque[deque[Due]]) -> boo
     return any(seat.running is not None for seat in seats)
 
 
-def _wait(sweep: Pass, seats: Sequence[_Seat]) -> None:
+def _wait(sweep: Pass[P], seats: Sequence[_Seat[P]]) -> None:
     """Sleep until a worker answers or dies, the user stops the sweep, or a trial is overdue."""
     now_s = time.monotonic()
     running = [seat for seat in seats if seat.running is not None]
-    timeout_s = max(0.0, min(seat.since_s + TRIAL_LIMIT_S - now_s for seat in running))
+    timeout_s = max(0.0, min(seat.since_s + sweep.lane.trial_limit_s - now_s for seat in running))
     with selectors.DefaultSelector() as selector:
         selector.register(sweep.stop, selectors.EVENT_READ)
         for seat in running:
@@ -245,7 +288,7 @@ def _wait(sweep: Pass, seats: Sequence[_Seat]) -> None:
         selector.select(timeout_s)
 
 
-def _collect(sweep: Pass, seat: _Seat, argv: Sequence[str]) -> None:
+def _collect(sweep: Pass[P], seat: _Seat[P], argv: Sequence[str]) -> None:
     """Record what a worker has ended; bury it when it died or is overdue, and seat another."""
     due = seat.running
     if due is None:
@@ -257,10 +300,12 @@ def _collect(sweep: Pass, seat: _Seat, argv: Sequence[str]) -> None:
         sweep.close_attempt(due, "cancelled", f"stopped by signal {sweep.stop.signal_number}")
         return
     lines = seat.worker.receive()
-    overdue = time.monotonic() - seat.since_s >= TRIAL_LIMIT_S
+    overdue = time.monotonic() - seat.since_s >= sweep.lane.trial_limit_s
     if lines is None or (overdue and not lines):
         status = seat.worker.end(0)
-        cause = f"no answer within {TRIAL_LIMIT_S:.0f} s" if overdue else f"the worker died (status {status})"
+        cause = (
+            f"no answer within {sweep.lane.trial_limit_s:.0f} s" if overdue else f"the worker died (status {status})"
+        )
         seat.running = None
         sweep.deaths += 1
         if sweep.n_workers == 1:  # where namespaces are refused, what it ran outlives it
@@ -278,7 +323,7 @@ def _collect(sweep: Pass, seat: _Seat, argv: Sequence[str]) -> None:
         _record(sweep, due, lines[0])
 
 
-def _record(sweep: Pass, due: Due, answer: bytes) -> None:
+def _record(sweep: Pass[P], due: Due[P], answer: bytes) -> None:
     outcome = read_outcome(sweep.results, due.trial.key, due.attempt)
     if outcome is None:
         said = answer.decode("utf-8", "backslashreplace")
@@ -286,7 +331,7 @@ def _record(sweep: Pass, due: Due, answer: bytes) -> None:
     sweep.adopt(due, outcome)
 
 
-def _dismiss(sweep: Pass, seats: Sequence[_Seat]) -> None:
+def _dismiss(sweep: Pass[P], seats: Sequence[_Seat[P]]) -> None:
     """End every worker; what still runs when the sweep breaks off is cancelled, not lost."""
     for seat in seats:
         seat.worker.end(0 if seat.running else WORKER_GRACE_S)

@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final, cast
 
@@ -18,9 +18,10 @@ from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.namespace import probe_isolation
 from fairtrial.host.signals import stop_requests
+from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.model.loop import JsonObject, Variant
-from fairtrial.model.trial import LoopTask
+from fairtrial.model.trial import AnySpec, AttemptSpec, LoopTask, TrialSpec
 from fairtrial.plugins import load_plugin
 from fairtrial.protocols import Engine
 from fairtrial.store.attempts import scan_attempts
@@ -30,12 +31,22 @@ from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.rows import read_rows
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
-from fairtrial.sweep.execute import Due, Event, Pass, drive, due_attempts
+from fairtrial.sweep.execute import Due, Event, Lane, P, Pass, drive, due_attempts
 from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, plan_loop
 from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
-__all__ = ["Begun", "SweepOptions", "begin_loop", "final_rows", "plan_dry", "plan_of", "recover", "resume_loop"]
+__all__ = [
+    "Begun",
+    "SweepOptions",
+    "begin_loop",
+    "final_rows",
+    "pass_number",
+    "plan_dry",
+    "plan_of",
+    "recover",
+    "resume_loop",
+]
 
 ENVIRONMENT_VERSION: Final = "env/1"
 OPTIONS: Final[TypeAdapter[LoopOptions]] = TypeAdapter(LoopOptions)
@@ -76,6 +87,7 @@ class Begun:
         stopped_by: The signal that stopped it, or None.
         seal: The seal's digest; None when the sweep was stopped.
         scratch: The scratch directory when it was kept, else None.
+        tripped: So many endings in a row looked like an outage that it stopped.
     """
 
     results: Results
@@ -83,6 +95,7 @@ class Begun:
     stopped_by: int | None
     seal: str | None
     scratch: Path | None
+    tripped: bool = False
 
 
 def plan_dry(options: LoopOptions, variants: Sequence[Variant]) -> tuple[PlannedTrial, ...]:
@@ -194,10 +207,11 @@ def _run(
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
             how.say(f"{results.results_jsonl}: {torn} is kept as {repair.kept}")
         this_pass = Pass(
+            lane=LANE,
             results=results,
             journal=journal,
             sweep=sweep.sweep,
-            number=_pass_number(results, sweep),
+            number=pass_number(results, sweep),
             scratch=scratch,
             metadata=_metadata(sweep.document, subjects, lock.waited_ms),
             engine=cast("type[Engine]", load_plugin("fairtrial.engines", "local").target)(),
@@ -232,7 +246,7 @@ def _waiting(how: SweepOptions) -> Callable[[str], None]:
     return lambda holder: how.say(f"waiting up to {how.lock_wait_s:g} s for another measurement on this host: {holder}")
 
 
-def recover(this_pass: Pass, sweep: SweepFile, plan: Sequence[PlannedTrial], say: Callable[[str], None]) -> None:
+def recover(this_pass: Pass[P], sweep: SweepFile, plan: Sequence[P], say: Callable[[str], None]) -> None:
     """Record every attempt that began before this pass: adopt its outcome, or name it interrupted."""
     for each in scan_attempts(this_pass.results, sweep, recorded=this_pass.journal.recorded):
         if each.problem is not None:
@@ -246,9 +260,24 @@ def final_rows(results: Results, sweep: SweepFile) -> Iterator[JsonObject]:
     return (row for row in read_rows(results.results_jsonl, sweep_id=sweep.sweep) if row["final"])
 
 
-def _pass_number(results: Results, sweep: SweepFile) -> int:
+def pass_number(results: Results, sweep: SweepFile) -> int:
+    """The number of the pass that begins now: one more than any attempt was begun in."""
     numbers = [each.intent["sweep_pass"] for each in scan_attempts(results, sweep) if each.intent is not None]
     return 1 + max((number for number in numbers if isinstance(number, int)), default=-1)
+
+
+def _complete(shared: AttemptSpec, trial: PlannedTrial) -> TrialSpec:
+    return TrialSpec(**{each.name: getattr(shared, each.name) for each in fields(AttemptSpec)}, loop=trial.loop)
+
+
+def _void_row(spec: AnySpec, kind: str, detail: str) -> Mapping[str, object]:
+    if not isinstance(spec, TrialSpec):
+        raise TypeError(f"{type(spec).__name__} is no attempt of the tool lane")
+    scenario = SCENARIOS[spec.loop.scenario]
+    return RowBuilder.of(spec, scenario).void(scenario.stem, kind, detail)
+
+
+LANE: Final[Lane[PlannedTrial]] = Lane(complete=_complete, void_row=_void_row, trial_limit_s=3600.0)
 
 
 def _metadata(record: Mapping[str, object], subjects: Sequence[SubjectFound], waited_ms: float) -> dict[str, object]:

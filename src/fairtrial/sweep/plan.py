@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fairtrial.model.loop import Play, Probe, Scenario, Transport, Variant
 from fairtrial.model.trial import LoopTask, trial_key
 
-__all__ = ["LoopOptions", "PlannedTrial", "SubjectFound", "plan_loop", "skip_reason"]
+__all__ = ["LoopOptions", "PlannedTrial", "SubjectFound", "order_digest", "plan_loop", "skip_reason"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,11 @@ class PlannedTrial:
     plan_index: int
     key: str
     loop: LoopTask
+
+    @property
+    def block(self) -> str:
+        """The block it belongs to."""
+        return self.loop.block
 
 
 def skip_reason(
@@ -143,13 +148,14 @@ def _block(
             yield task
     if able:
         able.append(_null_control(able))
-    order = sorted(able, key=lambda task: _order_digest(options.seed, block, task.variant.name))
+    order = sorted(able, key=lambda task: order_digest(options.seed, block, task.variant.name))
     names = tuple(task.variant.name for task in order)
     for position, task in enumerate(order):
         yield replace(task, position_in_block=position, block_order=names)
 
 
-def _order_digest(seed: int, block: str, name: str) -> str:
+def order_digest(seed: int, block: str, name: str) -> str:
+    """What the members of a block are sorted by: drift and warm caches fall on every side alike."""
     return hashlib.sha256(f"{seed}\0{block}\0{name}".encode()).hexdigest()
 
 

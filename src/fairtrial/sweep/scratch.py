@@ -58,12 +58,13 @@ def remove_earlier(recorded: Path, *, now: Path) -> None:
 
 
 @contextmanager
-def open_scratch(path: Path, *, keep: bool) -> Generator[Path]:
+def open_scratch(path: Path, *, keep: bool, mode: int = 0o700) -> Generator[Path]:
     """Make the scratch directory anew (an earlier pass may have died in it); remove it at the end unless it is kept."""
     try:
         if path.is_symlink() or path.exists():
             remove_tree(path)
-        path.mkdir(mode=0o700)
+        path.mkdir(mode=mode)
+        path.chmod(mode)  # the umask took its part of the first one
     except OSError as problem:
         raise HostError(
             f"scratch directory {path} cannot be made: {problem}; remove it or name another with --scratch"

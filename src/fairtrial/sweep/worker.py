@@ -5,19 +5,24 @@ import logging
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from types import TracebackType
+from typing import BinaryIO, Final, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from fairtrial.bench.node import Node
+from fairtrial.bench.rows import void_row
+from fairtrial.bench.trial import run_bench_trial
 from fairtrial.config.names import require_known, show_text
 from fairtrial.errors import ConfigError, HostError
+from fairtrial.evidence.endings import EndingKind
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
 from fairtrial.host.life import guard_life, kill_strays
 from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.trial import TrialRecord, run_loop_trial
-from fairtrial.model.trial import TrialSpec
+from fairtrial.model.trial import AnySpec, BenchSpec, TrialSpec
 from fairtrial.store.attempts import (
     INTENT_SCHEMA,
     MAX_ATTEMPT,
@@ -29,10 +34,10 @@ from fairtrial.store.attempts import (
 from fairtrial.store.layout import Results
 from fairtrial.sweep.resolve import new_subject
 
-__all__ = ["SPEC", "Answer", "parse_spec", "run_attempt", "serve"]
+__all__ = ["SPEC", "Answer", "Desk", "parse_spec", "run_attempt", "serve"]
 
 LOG: Final = logging.getLogger(__name__)
-SPEC: Final[TypeAdapter[TrialSpec]] = TypeAdapter(TrialSpec)
+SPEC: Final[TypeAdapter[AnySpec]] = TypeAdapter(AnySpec)
 _SPEC_REMEDY: Final = "send a spec as the sweep writes it: see the reference of trial specs"
 
 
@@ -57,7 +62,7 @@ class Answer:
         )
 
 
-def parse_spec(data: bytes, *, path: Path) -> TrialSpec:
+def parse_spec(data: bytes, *, path: Path) -> AnySpec:
     """Read a trial's spec.
 
     Args:
@@ -77,7 +82,8 @@ def parse_spec(data: bytes, *, path: Path) -> TrialSpec:
     if not 1 <= spec.attempt <= MAX_ATTEMPT:
         message = f"attempt: {spec.attempt} is not between 1 and {MAX_ATTEMPT}; {_SPEC_REMEDY}"
         raise ConfigError(message, path=path, key="attempt")
-    require_known(spec.loop.scenario, SCENARIOS, what="scenario", where=f"{path}: loop.scenario")
+    if isinstance(spec, TrialSpec):
+        require_known(spec.loop.scenario, SCENARIOS, what="scenario", where=f"{path}: loop.scenario")
     return spec
 
 
@@ -88,21 +94,48 @@ def serve(stdin: BinaryIO, stdout: BinaryIO) -> int:
         ConfigError: A line is no spec; the trials before it were run and answered.
     """
     guard_life(stdin.fileno())
-    for number, line in enumerate(iter(stdin.readline, b""), start=1):
-        spec = parse_spec(line, path=Path(f"standard input:{number}"))
-        stdout.write(run_attempt(spec).as_line())
-        stdout.flush()
+    with Desk() as desk:
+        for number, line in enumerate(iter(stdin.readline, b""), start=1):
+            spec = parse_spec(line, path=Path(f"standard input:{number}"))
+            stdout.write(run_attempt(spec, desk).as_line())
+            stdout.flush()
     return 0
 
 
-def run_attempt(spec: TrialSpec) -> Answer:
+class Desk:
+    """What a worker keeps between trials; leaving its `with` block lets go of it."""
+
+    def __init__(self) -> None:
+        self._node: Node | None = None
+
+    def node(self, spec: BenchSpec) -> Node:
+        """The agent lane's part, made for its first trial.
+
+        Raises:
+            HostError: It cannot be made.
+        """
+        if self._node is None:
+            self._node = Node.open(spec)
+        return self._node
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._node is not None:
+            self._node.close()
+
+
+def run_attempt(spec: AnySpec, desk: Desk) -> Answer:
     """One attempt: intent, trial, artifacts, outcome, in that order, each durable before the next."""
     results = Results(root=Path(spec.results))
     identity = {"sweep": spec.sweep, "key": spec.key, "attempt": spec.attempt}
     numbers = {"plan_index": spec.plan_index, "sweep_pass": spec.sweep_pass}
     try:
         directory = write_intent(results, {"schema": INTENT_SCHEMA, **identity, **numbers, "begun_utc": _now()})
-        record = _record(spec)
+        record = _record(spec, desk, directory)
         rows = [dict(row) for row in record.rows]
         rows[-1]["stray_processes"] = kill_strays()
         for name, content in record.artifacts.items():
@@ -114,14 +147,32 @@ def run_attempt(spec: TrialSpec) -> Answer:
     return Answer(key=spec.key, attempt=spec.attempt)
 
 
-def _record(spec: TrialSpec) -> TrialRecord:
+def _record(spec: AnySpec, desk: Desk, directory: Path) -> TrialRecord:
     try:
-        return run_loop_trial(spec, new_subject(spec.loop.variant))
+        match spec:
+            case BenchSpec():
+                return TrialRecord(rows=(_bench_row(spec, desk, directory),))
+            case TrialSpec():
+                return run_loop_trial(spec, new_subject(spec.loop.variant))
     except Exception as bug:  # noqa: BLE001 - the one broad except of a trial: our bug voids the trial and the sweep goes on
         LOG.warning("%s: %s", type(bug).__name__, bug)  # the traceback is an artifact of the attempt
-        scenario = SCENARIOS[spec.loop.scenario]
-        row = RowBuilder.of(spec, scenario).void(scenario.stem, "unknown", f"{type(bug).__name__}: {bug}")
+        row = _bug_row(spec, f"{type(bug).__name__}: {bug}")
         return TrialRecord(rows=(row,), artifacts={"exception.txt": "".join(traceback.format_exception(bug)).encode()})
+
+
+def _bench_row(spec: BenchSpec, desk: Desk, directory: Path) -> dict[str, object]:
+    try:
+        node = desk.node(spec)
+    except HostError as problem:
+        return void_row(spec, EndingKind.INFRA_ERROR, str(problem))
+    return run_bench_trial(node, spec, directory)
+
+
+def _bug_row(spec: AnySpec, detail: str) -> dict[str, object]:
+    if isinstance(spec, BenchSpec):
+        return void_row(spec, EndingKind.UNKNOWN, detail)
+    scenario = SCENARIOS[spec.loop.scenario]
+    return RowBuilder.of(spec, scenario).void(scenario.stem, EndingKind.UNKNOWN, detail)
 
 
 def _now() -> str:

@@ -31,7 +31,7 @@ ROWS = [
 def test_the_json_report_has_the_fields_of_its_schema() -> None:
     report = bench_report_json(summarize(*ROWS), sealed=True)
     assert report == json.loads(json.dumps(report))
-    assert list(report) == ["schema", "sealed", "aggregate", "savings", "broken_incumbent_arms", "outage"]
+    assert list(report) == ["schema", "sealed", "aggregate", "savings", "broken_incumbent_arms", "outage", "remarks"]
     assert (report["schema"], report["sealed"]) == ("bench-report/1", True)
     assert report["outage"] == {"final_streak": 1, "max_streak": 1}
     aggregate = report["aggregate"]
@@ -49,7 +49,7 @@ def test_the_json_report_has_the_fields_of_its_schema() -> None:
 def test_markdown_shows_results_savings_endings_and_spending() -> None:
     markdown = render_bench_markdown(summarize(*ROWS))
     assert "| t | c | workflow | 1 / 1 | 1 | 1 / 3 |" in markdown
-    assert "| t | c | baseline | 1 / 1 | 0 | 1 / 1 | 10 | 10 | 10 | 10 | 2.0000 | 12.2 |" in markdown
+    assert "| t | c | baseline | 1 / 1 | 0 | 1 / 1 | 2.0000 | 12.2 | 10 | 10 | 10 | 10 |" in markdown
     assert "| t | workflow | 0.0 | 0.0 | 0.0 | 0.0 | +50.0 | +18.4 |" in markdown
     assert "| t | workflow | session-error | 1 |" in markdown
     assert "| t | workflow | 1 | 30 | 30 | 30 | 30 | unmeasured | 30 |" in markdown
@@ -61,6 +61,28 @@ def test_nothing_is_said_about_what_did_not_happen() -> None:
     markdown = render_bench_markdown(summarize(row()))
     for words in ("Percent below", "How runs ended", "Outage", "BROKEN"):
         assert words not in markdown
+
+
+def test_what_makes_figures_doubtful_is_told() -> None:
+    doubtful = row(
+        controls="stale",
+        scripted_model=True,
+        tests_edited=["tests/t.py"],
+        auto_loaded=["conftest.py"],
+        oracle_passed=True,
+        oracle_passed_source_only=False,
+        integrity_flags=["usage"],
+        model="m",
+        environment_undeclared={"variables": ["A"]},
+    )
+    other = row("baseline", controls="held", model="n", environment_undeclared={"variables": ["A", "B"]})
+    markdown = render_bench_markdown(summarize(doubtful, other))
+    assert "NO FRESH CONTROLS" in markdown
+    assert "t (stale)" in markdown
+    assert "A SCRIPT STOOD FOR THE MODEL in 1 rows" in markdown
+    assert "| t | workflow | 1 | 1 | 1 | 1 | 0 | 0 |" in markdown
+    assert "| model | m, n |" in markdown
+    assert "Task t: the arms saw different environments beyond what they declare: variables." in markdown
 
 
 def test_a_broken_incumbent_is_told_first() -> None:

@@ -1,0 +1,1 @@
+"""One agent trial from top to bottom: tasks, arms, phases, judgement, rows."""

@@ -1,0 +1,149 @@
+"""Judging one change: the authored check and the oracle, each on a fresh tree that we build.
+
+Nothing of the session is alive any more, and of its tree only the credited change is used. Where the change edits
+tests, the oracle is asked a second time about the change without them.
+"""
+
+import stat
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fairtrial.bench.node import Node, Prepared, judge_environment, limits_of
+from fairtrial.judging.autoload import ChangeFlags, flag_change, is_test_path
+from fairtrial.judging.rejudge import Part, describe_judgement, encode_judgement
+from fairtrial.judging.run import judge_oracle, run_check
+from fairtrial.judging.values import (
+    CapturedFile,
+    ChangedPath,
+    CheckVerdict,
+    JudgedTree,
+    OracleSpec,
+    OracleVerdict,
+    Place,
+    Runner,
+    Surroundings,
+)
+from fairtrial.model.bench import Into, Oracle, Task
+from fairtrial.store.redact import Redactor
+from fairtrial.workspace.change import MOST_BYTES, Change, Kind, apply_change
+from fairtrial.workspace.layers import Layer, open_layer
+from fairtrial.workspace.tree import Tree
+
+__all__ = ["RECORD", "Judgement", "judge", "judged_tree", "part_of"]
+
+RECORD: Final = "judgement-{}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What became of one change.
+
+    Attributes:
+        authored: The authored check's verdict.
+        oracle: The oracle's.
+        source_only: The oracle's on the change without its tests; None when it edits none.
+        flags: Paths that act by being there, and tests.
+        records: What repeats each verdict, by the name of its file.
+    """
+
+    authored: CheckVerdict
+    oracle: OracleVerdict
+    source_only: OracleVerdict | None
+    flags: ChangeFlags
+    records: Mapping[str, bytes]
+
+
+def judge(
+    node: Node, task: Task, prepared: Prepared, change: Change, *, timeout_s: float, change_sha256: str
+) -> Judgement:
+    """Ask the authored check and the oracle.
+
+    Raises:
+        HostError: The host failed.
+    """
+    around = Surroundings(
+        env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
+    )
+    oracle = _oracle_spec(node, task.oracle)
+    with judged_tree(node, task, prepared, change) as tree:
+        flags = flag_change(tree.change)
+        authored = run_check(
+            task.verify,
+            tree,
+            around,
+            slot=node.slot,
+            enforcement=node.enforcement,
+            redact=Redactor().redact_text,
+        )
+    records: dict[str, bytes] = {}
+
+    def ask(part: Part) -> OracleVerdict:
+        with judged_tree(node, task, prepared, part_of(change, part)) as tree:
+            verdict = judge_oracle(oracle, tree, around, slot=node.slot, enforcement=node.enforcement)
+        described = describe_judgement(
+            oracle, around, verdict, commit=prepared.template.commit, change_sha256=change_sha256, part=part
+        )
+        records[RECORD.format(part)] = encode_judgement(described)
+        return verdict
+
+    verdict = ask(Part.WHOLE)
+    source_only = ask(Part.SOURCE_ONLY) if flags.tests else None
+    return Judgement(authored=authored, oracle=verdict, source_only=source_only, flags=flags, records=records)
+
+
+def part_of(change: Change, part: Part) -> Change:
+    """So much of a change as a judge is given."""
+    if part is Part.WHOLE:
+        return change
+    return replace(change, entries=tuple(each for each in change.entries if not is_test_path(each.path)))
+
+
+@contextmanager
+def judged_tree(node: Node, task: Task, prepared: Prepared, change: Change) -> Generator[JudgedTree]:
+    """A tree for one judge: the base, what set-up made, and the change.
+
+    Raises:
+        HostError: It cannot be made.
+    """
+    room, storage = node.room(task.limits)
+    with open_layer(prepared.base, slot=node.slot, room=room, storage=storage) as layer:
+        apply_change(change, layer, slot=node.slot)
+        yield JudgedTree(merged=layer.merged, space=layer.space, change=_changed_paths(change, layer))
+
+
+def _changed_paths(change: Change, layer: Layer) -> tuple[ChangedPath, ...]:
+    before = Tree(layer.before)
+    return tuple(
+        ChangedPath(
+            path=entry.path,
+            before=_content(before, entry.path) if entry.existed else None,
+            after=None if entry.kind is Kind.GONE else entry.content,
+            is_link=entry.kind is Kind.LINK,
+        )
+        for entry in change.entries
+    )
+
+
+def _content(tree: Tree, path: bytes) -> bytes | None:
+    mode = tree.mode(path)
+    return tree.read_file(path, MOST_BYTES) if mode is not None and stat.S_ISREG(mode) else None
+
+
+def _oracle_spec(node: Node, oracle: Oracle) -> OracleSpec:
+    return OracleSpec(
+        command=oracle.command,
+        runner=None if oracle.runner is None else Runner(oracle.runner),
+        expect_tests=oracle.expect_tests,
+        files=tuple(
+            CapturedFile(
+                target=file.blob.name,
+                place=Place.WORKSPACE if file.into is Into.WORKSPACE else Place.ORACLE_ROOT,
+                source=node.blobs.root / file.blob.sha256,
+                sha256=file.blob.sha256,
+                n_bytes=file.blob.n_bytes,
+            )
+            for file in oracle.files
+        ),
+    )

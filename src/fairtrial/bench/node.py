@@ -1,0 +1,260 @@
+"""What a worker keeps between trials: its slot, how limits are enforced, templates, set-up layers, agents.
+
+A template is made once for each (repository, commit, hidden paths), a set-up layer once for each task that has a
+set-up; trials only put layers over them.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias, cast
+
+from fairtrial.bench.assets import ASSETS, copy_assets
+from fairtrial.bench.blobs import BlobStore, framed_digest
+from fairtrial.errors import HostError
+from fairtrial.host.limits import Enforcement, probe_limits
+from fairtrial.host.lock import acquire_lock
+from fairtrial.host.machine import describe_machine
+from fairtrial.host.sandbox import run_sandbox
+from fairtrial.host.slot import SEARCH_PATH, Slot, open_slot
+from fairtrial.model.agent import AgentProbe
+from fairtrial.model.bench import Task, TaskLimits
+from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Limit, Limits, Network, SandboxSpec
+from fairtrial.model.trial import BenchSpec
+from fairtrial.plugins import Plugin, load_plugin
+from fairtrial.protocols import Agent
+from fairtrial.workspace.frozen import load_layer, save_layer
+from fairtrial.workspace.layers import Base, Layer, Room, Storage, choose_storage, open_layer
+from fairtrial.workspace.template import Template, make_template
+
+__all__ = ["FoundAgent", "Node", "Prepared", "judge_environment", "limits_of"]
+
+SETUP_S: Final = 600.0
+GRACE_S: Final = 5.0
+MIB: Final = 1 << 20
+LAYERS_AT_ONCE: Final = 3
+BLOBS: Final = "blobs"
+
+
+_Key: TypeAlias = tuple[str, str, str, tuple[str, ...], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundAgent:
+    """An agent on this host.
+
+    Attributes:
+        agent: The plugin's object.
+        plugin: What declared it.
+        probe: What the host has of it.
+    """
+
+    agent: Agent
+    plugin: Plugin
+    probe: AgentProbe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Where a task's trials begin.
+
+    Attributes:
+        template: The history-free tree.
+        base: What layers are put over: the template, and what the set-up wrote.
+    """
+
+    template: Template
+    base: Base
+
+
+@dataclass(slots=True)
+class Node:
+    """One worker's share of the machine; everything of it is gone when it is closed, or with the scratch directory.
+
+    Attributes:
+        slot: Under which ids sandboxes run.
+        enforcement: How limits are enforced.
+        blobs: The sweep's captured bytes.
+        n_workers: Workers that share the machine.
+    """
+
+    slot: Slot
+    enforcement: Enforcement
+    blobs: BlobStore
+    n_workers: int
+    _held: ExitStack = field(default_factory=ExitStack)
+    _templates: dict[tuple[str, str, tuple[str, ...]], Template] = field(
+        default_factory=dict[tuple[str, str, tuple[str, ...]], Template]
+    )
+    _prepared: dict[_Key, Prepared] = field(default_factory=dict["_Key", Prepared])
+    _failed: dict[_Key, str] = field(default_factory=dict["_Key", str])
+    _agents: dict[str, FoundAgent] = field(default_factory=dict[str, FoundAgent])
+
+    @classmethod
+    def open(cls, spec: BenchSpec) -> "Node":
+        """Take possession of this worker's slot.
+
+        Raises:
+            HostError: There is none, or a limit cannot be enforced.
+        """
+        scratch = Path(spec.scratch)
+        slot = open_slot(scratch)
+        allowed = frozenset(Limit(name) for name in spec.allow_unenforced)
+        return cls(
+            slot=slot,
+            enforcement=probe_limits(slot, allow_unenforced=allowed),
+            blobs=BlobStore(scratch / BLOBS),
+            n_workers=spec.n_workers,
+        )
+
+    def agent(self, name: str) -> FoundAgent:
+        """An agent by name, probed once.
+
+        Raises:
+            HostError: It cannot be used here.
+        """
+        if name not in self._agents:
+            plugin = load_plugin("fairtrial.agents", name)
+            agent = cast("type[Agent]", plugin.target)()
+            self._agents[name] = FoundAgent(agent=agent, plugin=plugin, probe=agent.probe())
+        found = self._agents[name]
+        if found.probe.installation is None:
+            raise HostError(f"agent {name}: {found.probe.missing}")
+        return found
+
+    def template(self, task: Task) -> Template:
+        """The history-free tree of a task's commit.
+
+        Raises:
+            HostError: git failed.
+        """
+        key = (task.repository, task.commit, task.hidden)
+        if key not in self._templates:
+            directory = self.slot.root / f"t{len(self._templates)}"
+            self._templates[key] = make_template(
+                Path(task.repository), task.commit, directory, slot=self.slot, hide=task.hidden
+            )
+        return self._templates[key]
+
+    def prepare(self, task: Task) -> Prepared:
+        """Where the task's trials begin; its set-up runs the first time.
+
+        Raises:
+            HostError: The set-up failed.
+        """
+        key = (task.id, task.repository, task.commit, task.hidden, task.setup_digest)
+        if key not in self._prepared:
+            template = self.template(task)
+            base = Base(trees=(template.tree,))
+            if task.setup is not None or task.copies or task.dependencies:
+                base = self._try_set_up(key, task, base)
+            self._prepared[key] = Prepared(template=template, base=base)
+        return self._prepared[key]
+
+    def _try_set_up(self, key: _Key, task: Task, base: Base) -> Base:
+        """Set up once; a failure is remembered for the trials that follow."""
+        if key in self._failed:
+            raise HostError(self._failed[key])
+        try:
+            return self._set_up(task, base)
+        except HostError as problem:
+            self._failed[key] = str(problem)
+            raise
+
+    def room(self, limits: TaskLimits) -> tuple[Room, Storage]:
+        """How much a layer of a task can take, and where it lies."""
+        room = Room(disk_bytes=limits.disk_mib * MIB, inodes=limits.inodes)
+        memory_bytes = describe_machine().memory_bytes
+        return room, choose_storage(room, n_layers=LAYERS_AT_ONCE * self.n_workers, available_bytes=memory_bytes)
+
+    def _set_up(self, task: Task, base: Base) -> Base:
+        """Run a task's set-up unless another worker has; all workers begin with the same bytes.
+
+        Raises:
+            HostError: It failed.
+        """
+        copies = [f"{each.target} {each.digest}" for each in (*task.copies, *task.dependencies)]
+        parts = (task.repository, task.commit, *task.hidden, task.setup or "", *copies)
+        name = framed_digest(part.encode() for part in parts)[:16]
+        archive = self.blobs.root.parent / f"f{name}"
+        lock = archive.with_suffix(".lock")
+        lock.touch()
+        with acquire_lock(lock, wait_s=2 * SETUP_S, on_wait=_never):
+            if not archive.exists():
+                self._freeze(task, base, archive)
+        return self._held.enter_context(load_layer(archive, base, slot=self.slot))
+
+    def _freeze(self, task: Task, base: Base, archive: Path) -> None:
+        room, _ = self.room(task.limits)
+        with open_layer(base, slot=self.slot, room=room, storage=Storage.DISK) as layer:
+            copy_assets(self.blobs.root.parent / ASSETS, task, layer, slot=self.slot)
+            if task.setup is not None:
+                self._run_setup(task, task.setup, layer)
+            save_layer(layer, slot=self.slot).rename(archive)
+
+    def _run_setup(self, task: Task, command: str, layer: Layer) -> None:
+        spec = SandboxSpec(
+            argv=("/bin/sh", "-c", command),
+            env=judge_environment(),
+            binds=(workspace_bind(layer), *self.binds(task)),
+            network=Network.HOST if task.setup_network else Network.NONE,
+            limits=limits_of(task.limits, wall_s=SETUP_S),
+        )
+        result = run_sandbox(spec, slot=self.slot, enforcement=self.enforcement, space=layer.space)
+        if not result.ok:
+            said = result.stderr.tail.decode(errors="replace").strip().splitlines()
+            how = f"ended with {result.returncode}" if result.limit is None else f"reached its {result.limit} limit"
+            raise HostError(
+                f"task {task.id}: setup {how}: {said[-1] if said else result.detail}; see `fairtrial check`"
+            )
+
+    def binds(self, task: Task) -> tuple[Bind, ...]:
+        """What a task sees of the host besides its tree: toolchains where the host has them, frozen dependencies."""
+        frozen = self.blobs.root.parent / ASSETS
+        return (
+            *(Bind(source=Path(path), target=path) for path in task.toolchains),
+            *(Bind(source=frozen / each.digest, target=f"{WORKSPACE}/{each.target}") for each in task.dependencies),
+        )
+
+    def close(self) -> None:
+        """Let go of the set-up layers."""
+        self._held.close()
+
+
+def limits_of(limits: TaskLimits, *, wall_s: float) -> Limits:
+    """A task's limits as a sandbox takes them."""
+    return Limits(
+        processes=limits.processes,
+        memory_bytes=limits.memory_mib * MIB,
+        cpu_s=limits.cpu_s,
+        files=limits.files,
+        output_bytes=limits.output_mib * MIB,
+        wall_s=wall_s,
+        grace_s=GRACE_S,
+    )
+
+
+def workspace_bind(layer: Layer) -> Bind:
+    """The tree under test, writable."""
+    return Bind(source=layer.merged, target="/workspace", access=Access.READ_WRITE)
+
+
+def _never(holder: str) -> None:
+    """Another worker sets the same tree up: there is nothing to say."""
+
+
+def judge_environment() -> dict[str, str]:
+    """The environment of set-up, authored check and oracle."""
+    return {
+        "CI": "1",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "HOME": "/home/agent",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "NO_COLOR": "1",
+        "PATH": SEARCH_PATH,
+        "SHELL": "/bin/sh",
+        "TERM": "dumb",
+        "TMPDIR": "/tmp",  # noqa: S108 - inside the sandbox
+    }

@@ -1,0 +1,73 @@
+"""What the wire proves of a session: that a skill was used, how many turns there were. Pure."""
+
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from fairtrial.gateway.ledger import Ending, SeenCall, WireRow
+from fairtrial.model.agent import SkillProof
+
+__all__ = ["count_tool_calls", "count_turns", "prove_skill"]
+
+_ANSWERING = frozenset({Ending.ANSWERED})
+
+
+def prove_skill(rows: Sequence[WireRow], skill: str, proof: SkillProof, *, marker: str) -> bool | None:
+    """Tell whether a skill was used; None when that cannot be told.
+
+    A call counts only with a result that a later request brings and does not mark as an error. Subagents' calls count
+    too. Two calls or two results of one id prove nothing.
+    """
+    if proof is SkillProof.PROMPT:
+        return True
+    if proof is SkillProof.FILE:
+        return any(marker in row.markers for row in rows)
+    if proof is SkillProof.NONE:
+        return None
+    calls: dict[str, int] = {}
+    results: dict[str, tuple[int, bool]] = {}
+    for place, row in enumerate(rows):
+        for result in row.tool_results:
+            if result.call_id is None:
+                continue
+            if result.call_id in results:
+                return None
+            results[result.call_id] = (place, result.is_error is True)
+        for call in row.tool_calls:
+            if row.ending is Ending.ANSWERED and not call.is_partial and _names(call, skill):
+                if call.id is None or call.id in calls:
+                    return None
+                calls[call.id] = place
+    return any(call in results and results[call][0] > place and not results[call][1] for call, place in calls.items())
+
+
+def _names(call: SeenCall, skill: str) -> bool:
+    """Tell whether a call asks for exactly this skill."""
+    if call.name.casefold() != "skill" or call.input is None:
+        return False
+    try:
+        parsed: object = json.loads(call.input)
+    except ValueError:
+        return False
+    if not isinstance(parsed, dict):
+        return False
+    given = cast("dict[str, object]", parsed)
+    asked = next((value for name in ("skill", "command", "name") if isinstance(value := given.get(name), str)), "")
+    words = asked.split()
+    return bool(words) and words[0].removeprefix("/").rpartition(":")[2] == skill
+
+
+def count_turns(rows: Sequence[WireRow]) -> int:
+    """Replies that the main loop was given whole."""
+    return sum(row.ending in _ANSWERING and row.ask == "generate" and row.agent_claim is None for row in rows)
+
+
+def count_tool_calls(rows: Sequence[WireRow]) -> dict[str, int]:
+    """Whole tool calls of all whole replies, by the tool's name."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row.ending in _ANSWERING:
+            for call in row.tool_calls:
+                if not call.is_partial:
+                    counts[call.name] = counts.get(call.name, 0) + 1
+    return counts

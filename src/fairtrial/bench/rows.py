@@ -1,0 +1,270 @@
+"""The row of one attempt: what stands in `results.jsonl` for it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias, cast
+
+from fairtrial.bench.node import FoundAgent
+from fairtrial.bench.proof import count_tool_calls, count_turns
+from fairtrial.bench.session import Session
+from fairtrial.errors import IntegrityError
+from fairtrial.gateway.control import Spend
+from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.model.trial import BenchSpec
+from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
+
+__all__ = ["Row", "identity_of", "integrity_flags", "lost_row", "session_fields", "void_row"]
+
+Row: TypeAlias = dict[str, object]
+SCHEMA: Final = "bench-row/1"
+CENT: Final = 0.01
+UNMEASURED: Final = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "cost_usd",
+    "duration_s",
+    "num_turns",
+)
+
+
+def identity_of(spec: BenchSpec) -> Row:
+    """What every row of an attempt says of the trial, measured or not."""
+    bench, task, arm = spec.bench, spec.bench.task, spec.bench.arm
+    placed = {skill.name: skill.digest for skill in arm.skills}
+    return {
+        "schema": SCHEMA,
+        **spec.metadata,
+        "task": task.id,
+        "class": task.task_class,
+        "arm": arm.name,
+        "arm_digest": arm.digest,
+        "run": bench.run,
+        "block": bench.block,
+        "position_in_block": bench.position_in_block,
+        "block_order": list(bench.block_order),
+        "agent": arm.agent,
+        "model": arm.model,
+        "benchmark_model": arm.model,
+        "proposer_model": None,
+        "candidate_overlay_digest": None,
+        "effort": arm.effort,
+        "task_ref": task.ref,
+        "task_base_sha": task.commit,
+        "task_prompt_digest": task.prompt_digest,
+        "setup_digest": task.setup_digest,
+        "setup_network": task.setup_network,
+        "verify_digest": task.verify_digest,
+        "oracle_digest": task.oracle.digest,
+        "oracle_command_digest": task.oracle.command_digest,
+        "oracle_manifest_digest": task.oracle.manifest_digest,
+        "skill_digest": next(iter(placed.values())) if len(placed) == 1 else None,
+        "skill_digests": placed,
+        "recorded_at": rfc3339(utc_now()),
+    }
+
+
+def void_row(spec: BenchSpec, kind: str, detail: str) -> Row:
+    """The row of an attempt that is no evidence and measured nothing."""
+    return {
+        **identity_of(spec),
+        **dict.fromkeys(UNMEASURED),
+        "unmeasured_reason": "the attempt did not end by itself",
+        "ok": False,
+        "resolved": False,
+        "authored_tests_passed": None,
+        "oracle_passed": None,
+        "skill_invoked": None,
+        "session_ids": [],
+        "transcript_missing": False,
+        "transcript_artifacts": [],
+        "diff_files": None,
+        "diff_insertions": None,
+        "diff_deletions": None,
+        "error_kind": kind,
+        "error_detail": detail[:2000],
+        "usage_source": None,
+        "cost_source": None,
+        "reported_usage": None,
+        "wire": None,
+    }
+
+
+def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
+    """The row of an attempt whose worker died: void, with what its wire logs say was spent, as a lower bound."""
+    row = void_row(spec, kind, detail)
+    rows: list[WireRow] = []
+    logs = sorted(directory.glob("wire-*.jsonl")) if directory.is_dir() else []
+    for path in logs:
+        try:
+            rows += read_ledger(path)
+        except (OSError, IntegrityError) as problem:
+            row["unmeasured_reason"] = f"{path.name}: {problem}"[:200]
+            return row
+    if not logs:
+        return row
+    calls = [each for each in rows if each.was_passed_on]
+    usage = at_least(each.usage for each in calls)
+    costs = [each.cost_usd for each in calls if each.cost_usd is not None]
+    return row | {
+        **_tokens(usage),
+        "cost_usd": round(sum(costs), 6) if len(costs) == len(calls) else None,
+        "num_turns": count_turns(rows),
+        "usage_source": "wire",
+        "cost_source": "wire",
+        "usage_is_lower_bound": True,
+        "wire": {"requests": len(calls), "complete": False},
+        "unmeasured_reason": "the wire logs hold what was seen until the worker died",
+    }
+
+
+def session_fields(sessions: Sequence[Session], agent: FoundAgent) -> Row:
+    """Usage, cost, turns and time over the sessions of an attempt: the wire's, with the client's claims beside."""
+    speaks = agent.agent.dialect is not None
+    closed = [session.closed for session in sessions]
+    spends = [each.totals.spend for each in closed if each is not None]
+    known = len(spends) == len(sessions)
+    usage = sum_usage(spend.usage for spend in spends) if known else None
+    cost = _cost(spends) if known else None
+    if not speaks:
+        usage, cost = NOTHING_USED, 0.0
+    return {
+        **_tokens(usage),
+        "cost_usd": cost,
+        "duration_s": round(sum(session.result.elapsed_ms for session in sessions) / 1000, 1),
+        "num_turns": sum(count_turns(session.rows) for session in sessions),
+        "tool_calls": _add(count_tool_calls(session.rows) for session in sessions),
+        "usage_source": "wire" if speaks else None,
+        "cost_source": "wire" if speaks and cost is not None else None,
+        "reported_usage": [_reported(session) for session in sessions],
+        "wire": _wire(sessions) if speaks else None,
+        "session_ids": [
+            session.report.session_id for session in sessions if session.report and session.report.session_id
+        ],
+        "sessions": [_session(session) for session in sessions],
+        "transcript_missing": any(session.transcript is None for session in sessions),
+        "transcript_artifacts": [session.transcript for session in sessions if session.transcript is not None],
+        "evidence_diagnostics": [s.transcript_problem for s in sessions if s.transcript_problem is not None],
+        "agent_version": agent.probe.version,
+        "environment": [{"phase": session.phase, **session.environment} for session in sessions],
+        "environment_undeclared": _undeclared(sessions, agent),
+        "limits_enforced": dict(sessions[0].result.enforced) if sessions else {},
+    }
+
+
+def _undeclared(sessions: Sequence[Session], agent: FoundAgent) -> Row:
+    """What arms with the same agent must see alike: all that no arm can ask for."""
+    name = agent.plugin.name
+    variables = {variable for session in sessions for variable in cast("list[str]", session.environment["variables"])}
+    files = {
+        target: digest
+        for session in sessions
+        for target, digest in cast("dict[str, str]", session.environment["configuration"]).items()
+    }
+    return {
+        f"{name} variables": sorted(variables),
+        f"{name} configuration": files,
+        f"{name} version": agent.probe.version,
+        f"{name} plugin": agent.plugin.file_sha256,
+    }
+
+
+def integrity_flags(sessions: Sequence[Session]) -> list[str]:
+    """What the agent's own words say otherwise than the wire."""
+    flags: list[str] = []
+    for session in sessions:
+        report, closed = session.report, session.closed
+        if report is None or closed is None:
+            continue
+        spend = closed.totals.spend
+        if report.usage is not None and _tokens(report.usage) != _tokens(spend.usage):
+            flags.append(f"{session.phase}: usage")
+        if report.cost_usd is not None and spend.cost_usd is not None and abs(report.cost_usd - spend.cost_usd) > CENT:
+            flags.append(f"{session.phase}: cost")
+        if report.is_error is False and closed.provider_fault is not None:
+            flags.append(f"{session.phase}: says success after {closed.provider_fault}")
+    return flags
+
+
+def _tokens(usage: TokenUsage | None) -> Row:
+    return {
+        "input_tokens": None if usage is None else usage.uncached_input,
+        "cache_creation_input_tokens": None if usage is None else usage.cache_write,
+        "cache_read_input_tokens": None if usage is None else usage.cache_read,
+        "output_tokens": None if usage is None else usage.output,
+    }
+
+
+def _cost(spends: Sequence[Spend]) -> float | None:
+    total = 0.0
+    for spend in spends:
+        if spend.cost_usd is None:
+            return None
+        total += spend.cost_usd
+    return round(total, 6)
+
+
+def _wire(sessions: Sequence[Session]) -> Row:
+    totals = [session.closed.totals for session in sessions if session.closed is not None]
+    by_model: dict[str, list[TokenUsage]] = {}
+    by_agent: dict[str, list[TokenUsage]] = {}
+    for each in totals:
+        for into, spends in ((by_model, each.by_model), (by_agent, each.by_agent)):
+            for name, spend in spends.items():
+                into.setdefault(name, []).append(spend.usage)
+    return {
+        "requests": sum(each.requests for each in totals),
+        "failed_requests": sum(each.failed_requests for each in totals),
+        "retries": sum(each.retries for each in totals),
+        "refused": _add(each.refused for each in totals),
+        "by_model": {name: _tokens(sum_usage(usages)) for name, usages in by_model.items()},
+        "by_agent": {name: _tokens(sum_usage(usages)) for name, usages in by_agent.items()},
+        "broken_tokens": _tokens(at_least(each.broken_spend.usage for each in totals)),
+        "unmeasured_requests": sum(each.unmeasured_requests for each in totals),
+        "other_models": sorted({name for each in totals for name in each.other_models}),
+        "provider_ms": round(sum(each.provider_ms for each in totals), 3),
+        "waited_ms": round(sum(s.closed.waited_ms for s in sessions if s.closed is not None), 3),
+        "egress_refused": [what for s in sessions if s.closed is not None for what in s.closed.egress_refused],
+        "ledgers": [s.closed.ledger_sha256 for s in sessions if s.closed is not None],
+        "complete": len(totals) == len(sessions),
+    }
+
+
+def _reported(session: Session) -> Row | None:
+    report = session.report
+    if report is None:
+        return None
+    return {
+        "phase": session.phase,
+        "usage": None if report.usage is None else _tokens(report.usage),
+        "cost_usd": report.cost_usd,
+        "turns": report.turns,
+        "tool_calls": None if report.tool_calls is None else dict(report.tool_calls),
+        "skills_used": None if report.skills_used is None else list(report.skills_used),
+        "is_error": report.is_error,
+    }
+
+
+def _session(session: Session) -> Row:
+    result = session.result
+    return {
+        "phase": session.phase,
+        "state": str(result.state),
+        "returncode": result.returncode,
+        "limit": None if result.limit is None else str(result.limit),
+        "elapsed_ms": round(result.elapsed_ms, 3),
+        "cpu_s": result.cpu_s,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "stdout_bytes": result.stdout.n_bytes,
+        "stderr_bytes": result.stderr.n_bytes,
+    }
+
+
+def _add(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in counts:
+        for name, count in each.items():
+            total[name] = total.get(name, 0) + count
+    return total

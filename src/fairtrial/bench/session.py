@@ -1,0 +1,270 @@
+"""One session: an agent in a sandbox, behind the relay, with the gateway as its only way out."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from fairtrial.agents.sessions import CONFIG_ROOT
+from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, workspace_bind
+from fairtrial.errors import IntegrityError
+from fairtrial.gateway.client import GatewayGoneError, OpenTrial
+from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
+from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.host.clock import utc_now
+from fairtrial.host.sandbox import run_sandbox
+from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
+from fairtrial.model.bench import Phase, SkillFiles
+from fairtrial.model.sandbox import Bind, Capture, SandboxResult, SandboxSpec
+from fairtrial.model.trial import BenchSpec
+from fairtrial.payload import __path__ as payload_path
+from fairtrial.store.redact import Redactor
+from fairtrial.workspace.layers import Layer
+
+__all__ = ["Session", "SessionOrder", "run_session"]
+
+PORT: Final = 8484
+RELAY: Final = "/opt/relay.py"
+SOCKET_ROOT: Final = "/run/model"
+RELAY_GRACE_S: Final = 10.0
+START_UP_S: Final = 30.0
+LONGEST_LINE_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOrder:
+    """What one session is to be.
+
+    Attributes:
+        spec: The attempt.
+        phase: The phase.
+        prompt: The filled template.
+        marker: A text that only this session knows, put into the placed skill where the agent's proof is a file.
+        patch: What the reference agent applies.
+        cheat: Shell script that runs instead of the agent, or None.
+        directory: Where transcript and wire log go.
+    """
+
+    spec: BenchSpec
+    phase: Phase
+    prompt: str
+    marker: str
+    patch: bytes
+    cheat: bytes | None
+    directory: Path
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that it may take."""
+        return self.phase.timeout_s or self.spec.bench.timeout_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One finished session, from all sides.
+
+    Attributes:
+        phase: The phase's name.
+        result: What the kernel saw.
+        report: What the CLI says; None where a script stood for it.
+        closed: What the wire came to; None where no model is spoken to, or the gateway died.
+        gateway_gone: The gateway died.
+        rows: The wire, request by request.
+        transcript: Name of the transcript's file; None when it could not be kept.
+        transcript_problem: Why not, else None.
+        out_of_time: It took longer than it may.
+        environment: What the agent could see of its surroundings, without what differs from trial to trial.
+    """
+
+    phase: str
+    result: SandboxResult
+    report: Report | None
+    closed: TrialClosed | None
+    gateway_gone: bool
+    rows: tuple[WireRow, ...]
+    transcript: str | None
+    transcript_problem: str | None
+    out_of_time: bool
+    environment: Mapping[str, object]
+
+
+def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent) -> Session:
+    """Run it to its end.
+
+    Raises:
+        HostError: The host failed.
+        UsageError: The agent cannot do what the arm asks.
+        GatewayGoneError: The gateway could not even be asked.
+    """
+    spec, raw = order.spec, node.blobs.root.parent / f"o{order.spec.short_name}"
+    dialect = agent.agent.dialect
+    if dialect is None or spec.gateway is None:
+        plan = _plan(node, order, agent, token="")
+        sandbox = _sandbox(node, plan, layer, order, opened=None)
+        result = _run(node, sandbox, layer, raw)
+        seen = _describe(plan, "")
+        return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen)
+    ledger = order.directory / f"wire-{order.phase.name}.jsonl"
+    opening = TrialOpening(
+        trial=f"{spec.key}#{spec.attempt}",
+        ledger=str(ledger),
+        models=(spec.bench.arm.model,),
+        dialects=(dialect,),
+        upstream=spec.source.upstream,
+        script=spec.source.script,
+        grants=spec.bench.arm.grants,
+        markers=(order.marker,) if agent.agent.skills is SkillProof.FILE else (),
+        owner_uid=node.slot.uid,
+    )
+    closed = None
+    with OpenTrial(Path(spec.gateway), opening) as trial:
+        token = trial.opened.token
+        plan = _plan(node, order, agent, token=token)
+        result = _run(node, _sandbox(node, plan, layer, order, opened=trial.opened), layer, raw)
+        try:
+            closed = trial.close()
+        except GatewayGoneError:
+            closed = None  # the ending says so: session-error, with what the wire log holds as a lower bound
+    seen = _describe(plan, token)
+    return _finish(order, agent, result, raw, closed=closed, gone=closed is None, ledger=ledger, token=token, seen=seen)
+
+
+def _describe(plan: SessionPlan, token: str) -> dict[str, object]:
+    """What a session could see: variables by name, generated configuration by digest, mounts by place."""
+    configuration = {
+        file.target: hashlib.sha256(file.content.replace(token.encode(), b"") if token else file.content).hexdigest()
+        for file in plan.files
+        if file.target.startswith(CONFIG_ROOT)
+    }
+    return {
+        "variables": sorted(plan.env),
+        "configuration": configuration,
+        "mounts": sorted({*(bind.target for bind in plan.binds), *(each.target for each in plan.tmpfs)}),
+        "generated_files": sorted(file.target for file in plan.files),
+    }
+
+
+def _plan(node: Node, order: SessionOrder, agent: FoundAgent, *, token: str) -> SessionPlan:
+    arm = order.spec.bench.arm
+    request = SessionRequest(
+        prompt=order.prompt,
+        model=arm.model,
+        endpoint=f"http://127.0.0.1:{PORT}",
+        token=token,
+        timeout_s=order.timeout_s,
+        tools=order.phase.tools,
+        skills=tuple(_skill(node, files, order, agent) for files in arm.skills),
+        effort=arm.effort,
+        patch=order.patch,
+    )
+    installation = agent.probe.installation
+    if installation is None:
+        raise AssertionError("an agent without installation is refused by Node.agent")
+    plan = agent.agent.session(request, installation)
+    if order.cheat is not None:
+        plan = replace(plan, argv=("/bin/sh", "-s"), stdin=order.cheat)
+    return plan
+
+
+def _skill(node: Node, files: SkillFiles, order: SessionOrder, agent: FoundAgent) -> Skill:
+    contents = {blob.name: node.blobs.read(blob) for blob in files.files}
+    if agent.agent.skills is SkillProof.FILE and files.name == order.phase.skill:
+        contents["SKILL.md"] += f"\n<!-- {order.marker} -->\n".encode()
+    return Skill(name=files.name, files=contents)
+
+
+def _sandbox(
+    node: Node, plan: SessionPlan, layer: Layer, order: SessionOrder, *, opened: TrialOpened | None
+) -> SandboxSpec:
+    task = order.spec.bench.task
+    deadline_s = utc_now().timestamp() + order.timeout_s
+    binds = (workspace_bind(layer), *node.binds(task), *plan.binds)
+    argv = plan.argv
+    if opened is not None:
+        relay = Bind(source=Path(payload_path[0]).resolve() / "relay.py", target=RELAY)
+        binds = (*binds, Bind(source=Path(opened.directory), target=SOCKET_ROOT), relay)
+        inside = f"{SOCKET_ROOT}/{Path(opened.socket).name}"
+        argv = ("/usr/bin/python3", "-I", "-S", RELAY, str(PORT), inside, "--", *plan.argv)
+    limits = limits_of(task.limits, wall_s=order.timeout_s + RELAY_GRACE_S if opened is not None else order.timeout_s)
+    spec = SandboxSpec(
+        argv=argv,
+        env={
+            **plan.env,
+            "FAIRTRIAL_DEADLINE": f"{deadline_s:.3f}",
+            "FAIRTRIAL_GRACE_S": f"{RELAY_GRACE_S - GRACE_S:g}",
+        },
+        cwd=plan.cwd,
+        binds=binds,
+        files=plan.files,
+        stdin=plan.stdin,
+        capture=Capture.SOCKET,
+        limits=limits,
+    )
+    return replace(spec, tmpfs=(*spec.tmpfs, *plan.tmpfs))
+
+
+def _run(node: Node, spec: SandboxSpec, layer: Layer, raw: Path) -> SandboxResult:
+    with raw.open("wb") as sink:
+        return run_sandbox(spec, slot=node.slot, enforcement=node.enforcement, space=layer.space, sink=sink)
+
+
+def _finish(
+    order: SessionOrder,
+    agent: FoundAgent,
+    result: SandboxResult,
+    raw: Path,
+    *,
+    closed: TrialClosed | None,
+    gone: bool,
+    ledger: Path | None,
+    token: str,
+    seen: Mapping[str, object],
+) -> Session:
+    name = f"transcript-{order.phase.name}.jsonl"
+    problem = None
+    try:
+        with raw.open("rb") as lines:
+            report = agent.agent.read_report(lines) if order.cheat is None else None
+        _write_transcript(raw, order.directory / name, Redactor([token] if token else []))
+    except OSError as failure:
+        report, problem = None, f"{name}: {failure.strerror}"
+    finally:
+        raw.unlink(missing_ok=True)
+    rows: tuple[WireRow, ...] = ()
+    if ledger is not None:
+        try:
+            rows = tuple(read_ledger(ledger))
+        except (OSError, IntegrityError) as failure:
+            problem = f"wire log: {failure}"
+    return Session(
+        phase=order.phase.name,
+        result=result,
+        report=report,
+        closed=closed,
+        gateway_gone=gone,
+        rows=rows,
+        transcript=name if problem is None else None,
+        transcript_problem=problem,
+        out_of_time=result.elapsed_ms >= order.timeout_s * 1000,
+        environment=seen,
+    )
+
+
+def _write_transcript(raw: Path, path: Path, redactor: Redactor) -> None:
+    """Keep what was printed: events re-serialised with sorted keys, anything else as text; all of it redacted."""
+    with raw.open("rb") as source, path.open("xb") as target:
+        for line in iter(lambda: source.readline(LONGEST_LINE_BYTES), b""):
+            target.write(redactor.redact(_event(line)) + b"\n")
+    path.chmod(0o644)
+
+
+def _event(line: bytes) -> bytes:
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        value = {"unparsed": line.decode("utf-8", "backslashreplace").rstrip("\n")}
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

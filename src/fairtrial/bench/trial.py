@@ -1,0 +1,280 @@
+"""One trial of the agent lane, from top to bottom."""
+
+import hashlib
+import secrets
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fairtrial.bench.arms import fill_prompt
+from fairtrial.bench.blobs import BlobLostError
+from fairtrial.bench.judge import Judgement, judge
+from fairtrial.bench.node import FoundAgent, Node, Prepared
+from fairtrial.bench.proof import prove_skill
+from fairtrial.bench.rows import Row, identity_of, integrity_flags, session_fields, void_row
+from fairtrial.bench.session import Session, SessionOrder, run_session
+from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_session, evidence_kind
+from fairtrial.errors import FairtrialError, HostError, IntegrityError
+from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
+from fairtrial.gateway.client import GatewayGoneError
+from fairtrial.host.files import write_durably
+from fairtrial.model.bench import Phase
+from fairtrial.model.trial import BenchSpec
+from fairtrial.store.redact import Redactor
+from fairtrial.workspace.archive import pack_change
+from fairtrial.workspace.change import Change, Entry, Kind, read_change
+from fairtrial.workspace.churn import measure_churn
+from fairtrial.workspace.fingerprint import find_artifact
+from fairtrial.workspace.layers import Layer, open_layer
+
+__all__ = ["between", "run_bench_trial"]
+
+CHANGE: Final = "change.tar"
+PATCH: Final = "change.patch"
+SKILLS: Final = ".claude/skills"
+DETAIL_CHARACTERS: Final = 2000
+JUDGED_FIELDS: Final = (
+    "authored_tests_passed",
+    "authored_test_output",
+    "verify_output",
+    "oracle_passed",
+    "oracle_output",
+    "oracle_proof",
+    "oracle_counts",
+    "oracle_restored",
+    "oracle_passed_source_only",
+    "tests_edited",
+    "auto_loaded",
+)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the sessions of one trial came to, as it grows.
+
+    Attributes:
+        sessions: The sessions so far.
+        change: What differs from the base now.
+        ended: Why work stopped early; None while all is well.
+        skill_invoked: Whether every demanded skill was proven; None when none is demanded, or one cannot be told.
+        artifacts: What phases produced, by the phase's name.
+        flags: What the agent's words say of its skills otherwise than the wire.
+    """
+
+    sessions: list[Session] = field(default_factory=list[Session])
+    change: Change = field(default_factory=lambda: Change(entries=()))
+    ended: Ended | None = None
+    skill_invoked: bool | None = None
+    artifacts: dict[str, str] = field(default_factory=dict[str, str])
+    flags: list[str] = field(default_factory=list[str])
+
+
+def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
+    """Run one arm on one task once; artifacts go to `directory`; return the attempt's row.
+
+    Only an exception that is our own bug leaves this function.
+    """
+    try:
+        prepared = node.prepare(spec.bench.task)
+        agent = node.agent(spec.bench.arm.agent)
+        return _run(node, spec, directory, prepared, agent)
+    except GatewayGoneError as problem:
+        return void_row(spec, EndingKind.SESSION_ERROR, str(problem))
+    except BlobLostError as problem:
+        return void_row(spec, EndingKind.INFRA_ERROR, str(problem))
+    except (FairtrialError, OSError) as problem:
+        return void_row(spec, EndingKind.INFRA_ERROR, str(problem))
+
+
+def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent) -> Row:
+    task = spec.bench.task
+    room, storage = node.room(task.limits)
+    with ExitStack() as stack:
+        layer = stack.enter_context(open_layer(prepared.base, slot=node.slot, room=room, storage=storage))
+        work = _work(node, spec, directory, prepared, agent, layer)
+        left_over = _clean_up(stack)
+    row = identity_of(spec) | session_fields(work.sessions, agent) | _change_fields(node, work, prepared, directory)
+    row |= {
+        "sandboxed": True,
+        "sandbox_backend": "bubblewrap",
+        "sanitized_task_sha": prepared.template.commit,
+        "source_tree": prepared.template.source_tree,
+        "sanitized_tree": prepared.template.tree_id,
+        "variant_head_sha": prepared.template.commit,
+        "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
+        "skill_invoked": work.skill_invoked,
+        "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
+        "plan_produced": work.artifacts.get("plan"),
+    }
+    row |= _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
+    return row if left_over is None else row | _end_of_clean_up(row, left_over)
+
+
+def _clean_up(stack: ExitStack) -> str | None:
+    """Remove the session's layer; what went wrong with that, or None. What it did is known by now."""
+    try:
+        stack.close()
+    except HostError as problem:
+        return str(problem)
+    return None
+
+
+def _end_of_clean_up(row: Row, left_over: str) -> Row:
+    """A failed clean-up voids what was resolved or void; a failure of the arm stays one."""
+    kind = row["error_kind"]
+    if kind is not None and ENDINGS[EndingKind(str(kind))].counts_as is CountsAs.FAILURE:
+        return {"cleanup_problem": left_over}
+    primary = "" if kind is None else f" (after {kind}: {row['error_detail']})"
+    detail = f"{left_over}{primary}"[:DETAIL_CHARACTERS]
+    return {"ok": False, "resolved": False, "error_kind": str(EndingKind.CLEANUP_FAILURE), "error_detail": detail}
+
+
+def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent, layer: Layer) -> _Work:
+    """Run the phases in order; the first that is not good is the last."""
+    work, bench = _Work(), spec.bench
+    proofs: list[bool | None] = []
+    for phase in bench.arm.phases:
+        order = SessionOrder(
+            spec=spec,
+            phase=phase,
+            prompt=fill_prompt(phase, task=bench.task.prompt, artifacts=work.artifacts),
+            marker=f"fairtrial {secrets.token_hex(12)}",
+            patch=node.blobs.read(bench.patch) if bench.patch else b"",
+            cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
+            directory=directory,
+        )
+        session = run_session(node, order, layer, agent)
+        work.sessions.append(session)
+        before, work.change = work.change, read_change(layer, prepared.template, slot=node.slot)
+        work.ended = end_of_session(session) or _end_of_evidence(session)
+        if phase.skill is not None:
+            proven = prove_skill(session.rows, phase.skill, agent.agent.skills, marker=order.marker)
+            proofs.append(proven)
+            work.flags += _flag_of_proof(phase, proven, session)
+            work.ended = work.ended or _end_of_proof(phase, proven)
+        work.ended = work.ended or _end_of_phase(work, phase, between(before, work.change), bench.arm.phases)
+        if work.ended is not None:
+            break
+    work.skill_invoked = False if False in proofs else None if None in proofs or not proofs else True
+    return work
+
+
+def _end_of_evidence(session: Session) -> Ended | None:
+    if session.transcript_problem is None:
+        return None
+    return Ended(kind=EndingKind.EVIDENCE_UNVERIFIED, detail=session.transcript_problem)
+
+
+def _end_of_proof(phase: Phase, proven: bool | None) -> Ended | None:  # noqa: FBT001 - three values
+    if proven:
+        return None
+    if proven is None:
+        return Ended(
+            kind=EndingKind.SKILL_NOT_INVOKED, detail=f"phase {phase.name}: use of {phase.skill} cannot be told"
+        )
+    return Ended(kind=EndingKind.SKILL_NOT_INVOKED, detail=f"phase {phase.name}: skill {phase.skill} was not used")
+
+
+def _flag_of_proof(phase: Phase, proven: bool | None, session: Session) -> list[str]:  # noqa: FBT001 - three values
+    said = session.report.skills_used if session.report is not None else None
+    if said is None or proven is None or (phase.skill in said) == proven:
+        return []
+    return [f"{phase.name}: skill {phase.skill}"]
+
+
+def _end_of_phase(work: _Work, phase: Phase, changed: Change, phases: tuple[Phase, ...]) -> Ended | None:
+    """Apply the phase's workspace rule: its artifact only, and never a skill."""
+    if changed.excess is not None:
+        return Ended(kind=EndingKind.LIMIT_EXCEEDED, detail=f"the change is larger than can be kept ({changed.excess})")
+    skills = {f"{SKILLS}/{each.skill}/".encode() for each in phases if each.skill is not None}
+    rewritten = [entry.path for entry in changed.entries if any(entry.path.startswith(root) for root in skills)]
+    if rewritten:
+        detail = f"phase {phase.name} changed a skill: {rewritten[0].decode(errors='backslashreplace')}"
+        return Ended(kind=evidence_kind(phase.name), detail=detail)
+    if phase.produces is not None:
+        try:
+            work.artifacts[phase.name] = find_artifact(changed, phase.produces)
+        except IntegrityError as problem:
+            return Ended(kind=evidence_kind(phase.name), detail=str(problem))
+    return None
+
+
+def between(before: Change, now: Change) -> Change:
+    """What changed since an earlier look at the same layer, with what was undone as gone; pure."""
+    known = {entry.path: entry for entry in before.entries}
+    entries = [entry for entry in now.entries if known.get(entry.path) != entry]
+    present = {entry.path for entry in now.entries}
+    entries += [
+        Entry(path=entry.path, kind=Kind.GONE, existed=True, content=b"")
+        for entry in before.entries
+        if entry.path not in present
+    ]
+    refused = tuple(each for each in now.refused if each not in before.refused)
+    entries.sort(key=lambda entry: entry.path)
+    return Change(entries=tuple(entries), refused=refused, excess=now.excess)
+
+
+def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path) -> Row:
+    """Keep the change, whole and as a patch, and measure it without plans and skills."""
+    change, template = work.change, prepared.template
+    packed = pack_change(change, commit=template.commit, tree_id=template.tree_id)
+    write_durably(directory / CHANGE, packed, mode=0o644)
+    left_out = [artifact.rpartition("/")[0] or artifact for artifact in work.artifacts.values()]
+    churn = measure_churn(change, template, slot=node.slot, exclude=[*left_out, SKILLS])
+    if churn.patch:
+        write_durably(directory / PATCH, churn.patch, mode=0o644)
+    return {
+        "diff_files": churn.files,
+        "diff_insertions": churn.insertions,
+        "diff_deletions": churn.deletions,
+        "patch_file": PATCH if churn.patch else None,
+        "patch_truncated": churn.patch_truncated,
+        "change_file": CHANGE,
+        "refused_paths": [each.path.decode(errors="backslashreplace") for each in change.refused],
+        "links_out": [path.decode(errors="backslashreplace") for path in change.links_out],
+    }
+
+
+def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directory: Path, *, changed: bool) -> Row:
+    """Ask the authored check and the oracle, and say how the trial ended."""
+    said = None
+    if work.change.excess is None and not (work.ended and ENDINGS[work.ended.kind].counts_as is CountsAs.VOID):
+        said = judge(
+            node,
+            spec.bench.task,
+            prepared,
+            work.change,
+            timeout_s=spec.bench.timeout_s,
+            change_sha256=hashlib.sha256((directory / CHANGE).read_bytes()).hexdigest(),
+        )
+        for name, record in said.records.items():
+            write_durably(directory / name, record, mode=0o644)
+    ended = work.ended or (None if said is None else end_of_judgement(said, changed=changed))
+    redactor = Redactor()
+    return {
+        "ok": work.ended is None,
+        **_verdict_fields(said),
+        "resolved": said is not None and ended is None,
+        "error_kind": None if ended is None else str(ended.kind),
+        "error_detail": None if ended is None else redactor.redact_text(ended.detail)[:DETAIL_CHARACTERS],
+    }
+
+
+def _verdict_fields(said: Judgement | None) -> Row:
+    if said is None:
+        return {name: None for name in JUDGED_FIELDS}  # noqa: C420 - fromkeys has a type of its own
+    oracle, source_only = said.oracle, said.source_only
+    return {
+        "authored_tests_passed": said.authored.passed,
+        "authored_test_output": said.authored.output,
+        "verify_output": said.authored.output,
+        "oracle_passed": oracle.passed,
+        "oracle_output": "passed" if oracle.passed else "failed",
+        "oracle_proof": None if oracle.proof is None else str(oracle.proof),
+        "oracle_counts": None if oracle.counts is None else asdict(oracle.counts),
+        "oracle_restored": list(oracle.restored),
+        "oracle_passed_source_only": oracle.passed if source_only is None else source_only.passed,
+        "tests_edited": list(said.flags.tests),
+        "auto_loaded": list(said.flags.auto_loaded),
+    }

@@ -1,0 +1,150 @@
+"""`fairtrial bench`: a sweep of the agent lane."""
+
+import math
+from pathlib import Path
+
+import click
+
+from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.task_file import check_model_name
+from fairtrial.cli.finish import finish_bench
+from fairtrial.cli.options import WordsCommand, existing, path_option, skill_directories, split_names
+from fairtrial.cli.output import print_json
+from fairtrial.cli.progress import Progress
+from fairtrial.cli.reports import write_reports
+from fairtrial.config.names import require_known
+from fairtrial.errors import UsageError
+from fairtrial.evidence.gate import METRICS
+from fairtrial.model.sandbox import Limit
+from fairtrial.sweep.bench_plan import BenchOptions
+from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
+from fairtrial.sweep.loop_sweep import SweepOptions
+from fairtrial.sweep.scratch import scratch_base
+
+__all__ = ["command"]
+
+SEED = 20260908
+
+
+@click.command("bench", cls=WordsCommand)
+@path_option("--tasks", "The task file.", required=True)
+@click.option("--only", help="Ids of the tasks to run [default: all].")
+@click.option("--arms", default="workflow,workflow_direct,baseline", show_default=True, help="Names of the arms.")
+@path_option("--arms-file", "YAML file with arms of your own.")
+@click.option(
+    "--skill", "skills", multiple=True, metavar="ROLE=DIR", help="Directory of a skill that an arm calls ROLE."
+)
+@click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell.")
+@click.option("--model", required=True, help="The model, by a name that always means the same.")
+@click.option("--agent", default="claude-code", show_default=True, help="The agent (see `fairtrial plugins`).")
+@click.option("--effort", help="How hard the model shall think, in the agent's word.")
+@click.option("--metric", default="cost_usd", show_default=True, help="What arms are compared by.")
+@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at the same time.")
+@path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
+@path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp].")
+@click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the order inside blocks.")
+@click.option("--include-expensive", is_flag=True, help="Run tasks that are marked expensive too.")
+@click.option(
+    "--outage-streak",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="Stop after so many endings in a row that an outage causes; 0 = never.",
+)
+@click.option("--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced.")
+@path_option("--script", "A scripted model that stands for the provider.")
+@click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
+@click.option("--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own].")
+@click.option("--lock-wait", type=click.FloatRange(0), default=3600.0, help="Seconds to wait for another measurement.")
+@click.option("--keep-workspaces", is_flag=True, help="Leave the scratch directory behind.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def command(
+    *,
+    tasks: Path,
+    only: str | None,
+    arms: str,
+    arms_file: Path | None,
+    skills: tuple[str, ...],
+    runs: int,
+    model: str,
+    agent: str,
+    effort: str | None,
+    metric: str,
+    timeout: float,
+    workers: int,
+    out: Path | None,
+    scratch: Path | None,
+    seed: int,
+    include_expensive: bool,
+    outage_streak: int,
+    allow_unenforced: tuple[str, ...],
+    script: Path | None,
+    base_url: str | None,
+    key_env: str | None,
+    lock_wait: float,
+    keep_workspaces: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Let coding agents work on tasks of a repository, arm against arm, judged by hidden oracles.
+
+    Every arm of a block works on the same task in a contained, history-free tree; what it changed is judged on a tree
+    that we build.
+    """
+    if not math.isfinite(timeout) or timeout <= 0:
+        raise UsageError(f"--timeout: {timeout} is no number of seconds")
+    try:
+        named_model = check_model_name(model)
+    except ValueError as problem:
+        raise UsageError(f"--model: {problem}") from problem
+    limits = [each.value for each in Limit]
+    options = BenchOptions(
+        tasks=str(tasks.absolute()),
+        only=() if only is None else split_names(only, "--only"),
+        include_expensive=include_expensive,
+        arms=split_names(arms, "--arms"),
+        arms_file=existing(arms_file),
+        skills=skill_directories(skills),
+        runs=runs,
+        model=named_model,
+        agent=agent,
+        effort=effort,
+        metric=require_known(metric, METRICS, what="metric", where="--metric"),
+        timeout_s=timeout,
+        seed=seed,
+        outage_streak=outage_streak,
+        allow_unenforced=tuple(
+            require_known(each, limits, what="limit", where="--allow-unenforced") for each in allow_unenforced
+        ),
+        script=existing(script),
+        base_url=base_url,
+        key_env=key_env,
+    )
+    if dry_run:
+        return _print_plan(options, scratch, as_json=as_json)
+    with Progress() as progress:
+        how = SweepOptions(
+            out=out,
+            scratch=scratch,
+            keep_workspaces=keep_workspaces,
+            lock_wait_s=lock_wait,
+            report=write_reports,
+            say=progress.say,
+            watch=progress.watch,
+        )
+        begun = begin_bench(options, how, n_workers=workers)
+    return finish_bench(begun, as_json=as_json)
+
+
+def _print_plan(options: BenchOptions, scratch: Path | None, *, as_json: bool) -> int:
+    with private_blobs(scratch_base(scratch)) as blobs:
+        plan = open_inputs(options, BlobStore(blobs.root), commits={}).plan
+    if as_json:
+        entries = [{"plan_index": trial.plan_index, "key": trial.key, "block": trial.block} for trial in plan]
+        print_json({"schema": "plan/1", "plan": entries})
+        return 0
+    for trial in plan:
+        click.echo(f"{trial.plan_index:4d}  {trial.key}")
+    return 0

@@ -1,0 +1,112 @@
+"""`fairtrial check`: are the tasks worth spending on?"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.controls import write_controls
+from fairtrial.cli.options import path_option, split_names
+from fairtrial.cli.output import print_json, result_console
+from fairtrial.cli.progress import Progress
+from fairtrial.cli.reports import write_reports
+from fairtrial.evidence.controls import ControlVerdict, Held, judge_controls
+from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.report.document import Document, Table, print_document
+from fairtrial.store.sweep_file import read_sweep
+from fairtrial.sweep.bench_plan import BenchOptions
+from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
+from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows
+from fairtrial.sweep.scratch import scratch_base
+
+__all__ = ["command"]
+
+
+@click.command("check")
+@click.argument("tasks", type=click.Path(path_type=Path))
+@click.option("--only", help="Ids of the tasks to check, separated by commas [default: all].")
+@click.option("--runs", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs of the reference.")
+@click.option("--timeout", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds of each step.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Controls at the same time.")
+@path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
+@path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp].")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def command(
+    *,
+    tasks: Path,
+    only: str | None,
+    runs: int,
+    timeout: float,
+    workers: int,
+    out: Path | None,
+    scratch: Path | None,
+    as_json: bool,
+) -> int:
+    """Try each task of TASKS with what must fail and what must pass.
+
+    An agent that does nothing must fail, the reference must pass every time, every cheat must fail, and so must code
+    that ends its process with status 0 when it is loaded. No model is spoken to. How it went is noted beside the task
+    file, and every later report says which tasks have no fresh controls.
+
+    Exit codes: 0 all controls held; 1 one did not; 5 one could not be tried.
+    """
+    options = BenchOptions(
+        tasks=str(tasks.absolute()),
+        only=() if only is None else split_names(only, "--only"),
+        include_expensive=True,
+        arms=(),
+        model="none",
+        agent="nop",
+        timeout_s=timeout,
+        control_runs=runs,
+    )
+    with Progress() as progress:
+        how = SweepOptions(
+            out=out,
+            scratch=scratch,
+            keep_workspaces=False,
+            lock_wait_s=0.0,
+            report=write_reports,
+            say=progress.say,
+            watch=progress.watch,
+        )
+        begun = begin_bench(options, how, n_workers=workers)
+    verdicts = judge_controls(final_rows(begun.results, read_sweep(begun.results)))
+    if begun.stopped_by is None:
+        _note(options, verdicts, begun, scratch)
+    code = _exit_code(verdicts, stopped_by=begun.stopped_by)
+    if as_json:
+        controls = [asdict(verdict) for verdict in verdicts]
+        print_json({"schema": "check/1", "results": str(begun.results.root), "exit_code": code, "controls": controls})
+        return code
+    print_document(_document(verdicts), result_console())
+    click.echo(f"results: {begun.results.root}")
+    return code
+
+
+def _note(options: BenchOptions, verdicts: tuple[ControlVerdict, ...], begun: Begun, scratch: Path | None) -> None:
+    with private_blobs(scratch_base(scratch)) as blobs:
+        bound = open_inputs(options, BlobStore(blobs.root), commits={}).tasks
+    held = {
+        task.id: all(verdict.held is Held.HELD for verdict in verdicts if verdict.task == task.id) for task in bound
+    }
+    write_controls(Path(options.tasks), held, bound, when=rfc3339(utc_now()), seal=begun.seal or "")
+
+
+def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None) -> int:
+    if stopped_by is not None:
+        return 128 + stopped_by
+    if any(verdict.held is Held.FAILED for verdict in verdicts):
+        return 1
+    return 5 if any(verdict.held is Held.UNKNOWN for verdict in verdicts) else 0
+
+
+def _document(verdicts: tuple[ControlVerdict, ...]) -> Document:
+    rows = [(v.task, v.control, v.held.value, f"{v.passed} / {v.runs}", v.reason) for v in verdicts]
+    table = Table(title="Controls", headers=("task", "control", "verdict", "oracle passed / runs", "reason"), rows=rows)
+    notes = ["The reference must pass every time; nothing else may pass at all."]
+    without = sorted({v.task for v in verdicts} - {v.task for v in verdicts if v.control == "reference"})
+    if without:
+        notes.append(f"No reference, so it is not known whether they can be solved: {', '.join(without)}.")
+    return Document(title="fairtrial check", notes=notes, tables=[table])

@@ -1,0 +1,1 @@
+"""Expenses in plain text."""

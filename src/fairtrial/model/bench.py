@@ -1,0 +1,290 @@
+"""The agent lane's vocabulary: what a task asks, what an arm is, and what one trial is told. All of it serializable."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairtrial.model.agent import Tool
+
+__all__ = [
+    "Arm",
+    "Asset",
+    "BenchTrial",
+    "Blob",
+    "Cheat",
+    "Into",
+    "IsolationMode",
+    "Oracle",
+    "OracleFile",
+    "Phase",
+    "SkillFiles",
+    "Task",
+    "TaskLimits",
+]
+
+
+class Into(StrEnum):
+    """Where an oracle's file is put when it judges."""
+
+    ORACLE_ROOT = "oracle-root"
+    """Beside the workspace, in the directory that $FAIRTRIAL_ORACLE_ROOT names."""
+    WORKSPACE = "workspace"
+    """Over the workspace at its path, as an upstream project keeps its tests."""
+
+
+class IsolationMode(StrEnum):
+    """Where the code under test runs when the oracle judges it."""
+
+    SHARED = "shared"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """Bytes that were captured before anything ran.
+
+    Attributes:
+        name: What they are called where they are used: a path below some root, or the file's own name.
+        sha256: Their digest; also their name in the sweep's store of captured bytes.
+        n_bytes: Their length.
+    """
+
+    name: str
+    sha256: str
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleFile:
+    """One captured file of an oracle.
+
+    Attributes:
+        blob: Its bytes, named by its target.
+        into: Where it is put.
+    """
+
+    blob: Blob
+    into: Into
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oracle:
+    """The hidden truth of a task.
+
+    Attributes:
+        command: Shell command, or the arguments of `runner`.
+        runner: Shipped runner that starts the tests and counts its report; None for a command of its own.
+        expect_tests: Tests that must have run; None where the command itself proves that it finished.
+        files: What it needs.
+        digest: Over command, then target and bytes of each file.
+        command_digest: Of the command.
+        manifest_digest: Over target, digest and size of each file.
+    """
+
+    command: str
+    runner: str | None
+    expect_tests: int | None
+    files: tuple[OracleFile, ...]
+    digest: str
+    command_digest: str
+    manifest_digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """A file or directory of the source repository's work tree, captured and frozen.
+
+    Attributes:
+        source: Path below the repository, as it stood on the host.
+        target: Path below the workspace.
+        digest: Of its content: names, executable bits and bytes, without its own name.
+    """
+
+    source: str
+    target: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLimits:
+    """What one session, check or oracle of a task may use.
+
+    Attributes:
+        processes: Processes and threads alive at once.
+        memory_mib: Memory of all its processes together.
+        cpu_s: CPU seconds; None for as many as its wall time allows.
+        files: Open descriptors of one process.
+        output_mib: Standard output and standard error together.
+        disk_mib: What may be written to the workspace.
+        inodes: Files that may be made in the workspace.
+    """
+
+    processes: int = 512
+    memory_mib: int = 4096
+    cpu_s: float | None = None
+    files: int = 4096
+    output_mib: int = 512
+    disk_mib: int = 2048
+    inodes: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name in ("processes", "memory_mib", "files", "output_mib", "disk_mib", "inodes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1")
+        if self.cpu_s is not None and self.cpu_s <= 0:
+            raise ValueError("cpu_s is more than 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cheat:
+    """A way to look resolved that the oracle must see through.
+
+    Attributes:
+        name: What reports call it.
+        patch: A patch to apply; or
+        script: a shell script to run in the workspace.
+    """
+
+    name: str
+    patch: Blob | None = None
+    script: Blob | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task as bound: every input resolved and pinned.
+
+    Attributes:
+        id: Unique name.
+        task_class: What kind of work it is.
+        repository: Absolute path of the repository's top level.
+        ref: What the task file names.
+        commit: What that was resolved to.
+        prompt: What every arm is told, verbatim.
+        setup: Shell command that prepares the tree before any arm, or None.
+        setup_network: It may use the host's network.
+        verify: The authored check.
+        hidden: Paths that no trial may see.
+        toolchains: Absolute host paths that are mounted read-only at the same place.
+        copies: Paths of the repository's work tree that are put into the tree.
+        dependencies: Directories that are mounted read-only.
+        limits: What it may use.
+        isolation: Where the candidate runs while the oracle judges.
+        oracle: The hidden truth.
+        reference: The known-good patch, or None.
+        cheats: What must fail.
+        expensive: It runs only when asked for.
+        prompt_digest: Of the prompt.
+        setup_digest: Of the set-up command ("" when there is none).
+        verify_digest: Of the authored check.
+    """
+
+    id: str
+    task_class: str
+    repository: str
+    ref: str
+    commit: str
+    prompt: str
+    setup: str | None
+    setup_network: bool
+    verify: str
+    hidden: tuple[str, ...]
+    toolchains: tuple[str, ...]
+    copies: tuple[Asset, ...]
+    dependencies: tuple[Asset, ...]
+    limits: TaskLimits
+    isolation: IsolationMode
+    oracle: Oracle
+    reference: Blob | None
+    cheats: tuple[Cheat, ...]
+    expensive: bool
+    prompt_digest: str
+    setup_digest: str
+    verify_digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFiles:
+    """A skill that is placed for an arm.
+
+    Attributes:
+        name: Its name, as the model calls it.
+        files: Its files, by path below its directory.
+        digest: Over path and bytes of each.
+    """
+
+    name: str
+    files: tuple[Blob, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One session of an arm.
+
+    Attributes:
+        name: Its name; other phases' prompts may refer to what it produces by it.
+        prompt: Template: `{task}`, `{skill}` and `{<phase>}` are replaced, nothing else.
+        skill: Name of the skill that must be proven to have run, or None.
+        tools: Kinds of tools granted; None for all that the agent has, but for the web.
+        produces: Glob of the one file that it may change, or None when it may change anything.
+        timeout_s: Seconds; None for the sweep's.
+    """
+
+    name: str
+    prompt: str
+    skill: str | None = None
+    tools: frozenset[Tool] | None = None
+    produces: str | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One treatment.
+
+    Attributes:
+        name: Its name in rows.
+        phases: Its sessions in order; each runs only when those before it were good.
+        agent: Name of the agent plugin.
+        model: The model.
+        effort: How hard it shall think, in the agent's word, or None.
+        skills: What is placed for it.
+        grants: Hosted tools that its requests may use, by name.
+        digest: Over all of the above.
+    """
+
+    name: str
+    phases: tuple[Phase, ...]
+    agent: str
+    model: str
+    effort: str | None
+    skills: tuple[SkillFiles, ...]
+    grants: tuple[str, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchTrial:
+    """One arm on one task once.
+
+    Attributes:
+        task: The task.
+        arm: The arm.
+        run: 0-based.
+        block: The block it belongs to.
+        position_in_block: 0-based place in the block's order.
+        block_order: Names of the block's arms in the order they run.
+        timeout_s: Seconds that a session, the authored check and the oracle may take, each.
+        patch: What the agent `reference` applies, or None.
+        cheat: The script that stands for the agent, for a cheat that is one; or None.
+    """
+
+    task: Task
+    arm: Arm
+    run: int
+    block: str
+    position_in_block: int
+    block_order: tuple[str, ...]
+    timeout_s: float
+    patch: Blob | None = None
+    cheat: Blob | None = None

@@ -1,0 +1,460 @@
+"""A sweep of the agent lane: begin one, or take up one that was broken off."""
+
+import os
+import platform
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Final, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from fairtrial import __version__
+from fairtrial.bench.arms import Defaults, arms_named, build_arm, read_arms, require_provable
+from fairtrial.bench.blobs import BlobStore, read_stable
+from fairtrial.bench.controls import NOP, REFERENCE, Freshness, control_arm, exit_at_import, read_controls
+from fairtrial.bench.node import BLOBS
+from fairtrial.bench.rows import lost_row
+from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
+from fairtrial.errors import HostError, IntegrityError, UsageError
+from fairtrial.gateway.client import GatewayProcess
+from fairtrial.gateway.script import read_script
+from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
+from fairtrial.host.clock import rfc3339, stamp, utc_now
+from fairtrial.host.files import remove_tree
+from fairtrial.host.janitor import kill_strays_of
+from fairtrial.host.limits import probe_limits
+from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
+from fairtrial.host.machine import describe_machine
+from fairtrial.host.preflight import require_sandboxes
+from fairtrial.host.signals import stop_requests
+from fairtrial.host.slot import open_slot
+from fairtrial.model.bench import Arm, Blob, Task
+from fairtrial.model.sandbox import Limit
+from fairtrial.model.trial import AnySpec, AttemptSpec, BenchSpec, ModelSource
+from fairtrial.plugins import load_plugin
+from fairtrial.protocols import Agent, Engine
+from fairtrial.store.journal import Journal
+from fairtrial.store.layout import Results, create_results, hold
+from fairtrial.store.reserve import prepare_reserve, release_reserve
+from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
+from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
+from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, plan_bench, plan_controls
+from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts
+from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover
+from fairtrial.sweep.resolve import changed_inputs
+from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
+
+__all__ = [
+    "BenchInputs",
+    "begin_bench",
+    "open_inputs",
+    "private_blobs",
+    "recorded_commits",
+    "recorded_options",
+    "require_fit",
+    "resume_bench",
+]
+
+OPTIONS: Final[TypeAdapter[BenchOptions]] = TypeAdapter(BenchOptions)
+PROVIDERS: Final = {
+    "anthropic-messages": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "openai-chat": ("https://api.openai.com", "OPENAI_API_KEY"),
+    "openai-responses": ("https://api.openai.com", "OPENAI_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+}
+MAX_SCRIPT_BYTES: Final = 1 << 20
+SCRATCH_MODE: Final = 0o711
+"""When we are root, sandboxes run under other uids, which must be able to pass; nothing can be listed."""
+OWN_TIME_S: Final = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchInputs:
+    """Everything that a sweep depends on, resolved, captured and pinned.
+
+    Attributes:
+        options: What was asked.
+        tasks: The tasks.
+        skipped: Ids of tasks that are left out because they are expensive.
+        arms: The arms.
+        dialects: The dialects that the arms' agents speak.
+        script: Path of the scripted model's captured file, or None.
+        pinned: Digests and versions by name.
+        controls: What is known of each task's controls.
+        exits: The exit-at-import control's script by task, when controls are what runs.
+    """
+
+    options: BenchOptions
+    tasks: tuple[Task, ...]
+    skipped: tuple[str, ...]
+    arms: tuple[Arm, ...]
+    dialects: tuple[str, ...]
+    script: str | None
+    pinned: Mapping[str, str]
+    controls: Mapping[str, Freshness]
+    exits: Mapping[str, Blob]
+
+    @property
+    def plan(self) -> tuple[PlannedBench, ...]:
+        """The trials."""
+        asked = self.options
+        if asked.control_runs is not None:
+            return plan_controls(self.tasks, self.exits, reference_runs=asked.control_runs, timeout_s=asked.timeout_s)
+        return plan_bench(self.tasks, self.arms, runs=asked.runs, seed=asked.seed, timeout_s=asked.timeout_s)
+
+
+def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str, str]) -> BenchInputs:
+    """Resolve, capture and pin.
+
+    Args:
+        options: What was asked.
+        blobs: Takes the captured bytes.
+        commits: Commits that an earlier pass resolved, by task id.
+
+    Raises:
+        UsageError: Something that was asked for is wrong.
+        HostError: An agent cannot be used here.
+    """
+    document, parsed = read_task_file(Path(options.tasks))
+    selection = select_tasks(parsed, only=options.only, include_expensive=options.include_expensive)
+    places = {entry.id: index for index, entry in enumerate(parsed.tasks)}
+    tasks = tuple(
+        bind_task(document, places[entry.id], entry, blobs, commit=commits.get(entry.id))
+        for entry in selection.selected
+    )
+    defaults = Defaults(
+        agent=options.agent,
+        model=options.model,
+        effort=options.effort,
+        skills={role: Path(path) for role, path in options.skills.items()},
+    )
+    is_check = options.control_runs is not None
+    found = read_arms(Path(options.arms_file) if options.arms_file else None)
+    arms = tuple(build_arm(each, defaults, blobs) for each in arms_named(options.arms, found))
+    if is_check:
+        arms = tuple(control_arm(name) for name in (NOP, REFERENCE))
+    exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
+    pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
+    dialects: set[str] = set()
+    for name in sorted({arm.agent for arm in arms}):
+        plugin = load_plugin("fairtrial.agents", name)
+        agent = cast("type[Agent]", plugin.target)()
+        for arm in arms:
+            if arm.agent == name:
+                require_provable(arm, agent)
+        probe = agent.probe()
+        if probe.installation is None:
+            raise HostError(f"agent {name}: {probe.missing}")
+        if agent.dialect is not None:
+            dialects.add(agent.dialect)
+        pinned[f"agent.{name}.version"] = probe.version or "unknown"
+        pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
+    if (
+        not is_check
+        and any(arm.agent == REFERENCE for arm in arms)
+        and (lacking := [t.id for t in tasks if t.reference is None])
+    ):
+        raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
+    pinned |= {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
+    script = None
+    if options.script is not None:
+        read_script(Path(options.script))
+        path = Path(options.script)
+        blob = blobs.put(path.name, read_stable(path.parent, path.name, max_bytes=MAX_SCRIPT_BYTES))
+        pinned["script.sha256"] = blob.sha256
+        script = str(blobs.root / blob.sha256)
+    return BenchInputs(
+        options=options,
+        tasks=tasks,
+        skipped=selection.skipped,
+        arms=arms,
+        dialects=tuple(sorted(dialects)),
+        script=script,
+        pinned=pinned,
+        controls=read_controls(Path(options.tasks), tasks),
+        exits={name: blob for name, blob in exits.items() if blob is not None},
+    )
+
+
+@contextmanager
+def private_blobs(base: Path) -> Generator[BlobStore]:
+    """A place for captured bytes before a sweep has one of its own."""
+    root = base / f"ft-{os.urandom(5).hex()}"
+    root.mkdir(mode=0o700)
+    try:
+        yield BlobStore(root / BLOBS)
+    finally:
+        remove_tree(root)
+
+
+def begin_bench(options: BenchOptions, how: SweepOptions, *, n_workers: int) -> Begun:
+    """Plan and run a new sweep.
+
+    Raises:
+        UsageError: The request is wrong.
+        HostError: The host is not fit.
+    """
+    base = scratch_base(how.scratch)
+    with private_blobs(base) as blobs:
+        inputs = open_inputs(options, blobs, commits={})
+        _upstreams(inputs)
+    require_fit(base, options)
+    begun = utc_now()
+    results = create_results(how.out, lane="bench", now=begun, base=Path("results"))
+    sweep = f"bench-{stamp(begun)}-{os.urandom(3).hex()}"
+    record: dict[str, object] = {
+        "schema": "sweep/1",
+        "sweep": sweep,
+        "lane": "bench",
+        "created_utc": rfc3339(begun),
+        "fairtrial": __version__,
+        "options": OPTIONS.dump_python(options, mode="json"),
+        "tasks": [task_binding(task) for task in inputs.tasks],
+        "skipped_tasks": list(inputs.skipped),
+        "controls": {name: str(state) for name, state in inputs.controls.items()},
+        "arms": [_describe_arm(arm) for arm in inputs.arms],
+        "inputs": dict(inputs.pinned),
+        "machine": asdict(describe_machine()),
+        "scratch": str(scratch_of(base, sweep, results.root)),
+        "plan": [_entry(trial) for trial in inputs.plan],
+    }
+    with hold(results):
+        return _run(results, write_sweep(results, record), options, how, n_workers)
+
+
+def resume_bench(results: Results, how: SweepOptions, *, n_workers: int) -> Begun:
+    """Finish a sweep: adopt what is on disk, name what was interrupted, run what has no counting attempt.
+
+    Raises:
+        UsageError: An input has changed since the sweep began, or the sweep is still running.
+        IntegrityError: What is recorded is not what was written.
+    """
+    with hold(results):
+        sweep = read_sweep(results)
+        options = recorded_options(results, sweep)
+        require_fit(scratch_base(how.scratch), options)
+        return _run(results, sweep, options, how, n_workers)
+
+
+def recorded_options(results: Results, sweep: SweepFile) -> BenchOptions:
+    """What was asked of a sweep.
+
+    Raises:
+        IntegrityError: It does not have the form that this version writes.
+    """
+    try:
+        return OPTIONS.validate_python(sweep.document["options"])
+    except (ValidationError, KeyError) as problem:
+        raise IntegrityError(f"{results.sweep_json}: not options of this version: {problem}") from problem
+
+
+def require_fit(base: Path, options: BenchOptions) -> None:
+    """Run one sandbox, and find what enforces each limit, before anything is spent.
+
+    Raises:
+        HostError: The host is not fit.
+    """
+    root = base / f"ft-{os.urandom(5).hex()}"
+    root.mkdir()
+    try:
+        root.chmod(SCRATCH_MODE)
+        slot = open_slot(root)
+        allowed = frozenset(Limit(name) for name in options.allow_unenforced)
+        require_sandboxes(slot, probe_limits(slot, allow_unenforced=allowed))
+    finally:
+        remove_tree(root)
+
+
+def _describe_arm(arm: Arm) -> dict[str, object]:
+    """An arm as `sweep.json` shows it to a person; its digest is what is compared."""
+    return cast("dict[str, object]", TypeAdapter(Arm).dump_python(arm, mode="json"))
+
+
+def _entry(trial: PlannedBench) -> dict[str, object]:
+    bench = trial.bench
+    return {
+        "plan_index": trial.plan_index,
+        "key": trial.key,
+        "task": bench.task.id,
+        "arm": bench.arm.name,
+        "run": bench.run,
+        "block": bench.block,
+        "position_in_block": bench.position_in_block,
+    }
+
+
+def recorded_commits(sweep: SweepFile) -> dict[str, str]:
+    """The commit that each task's ref was resolved to."""
+    tasks = cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])
+    return {str(task["id"]): str(task["resolved_sha"]) for task in tasks}
+
+
+def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) -> None:
+    """Refuse to go on with other inputs than the recorded ones.
+
+    Raises:
+        UsageError: One has changed; the message names it.
+    """
+    changed = list(changed_inputs(cast("Mapping[str, str]", sweep.document["inputs"]), inputs.pinned))
+    before = {str(task["id"]): task for task in cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])}
+    now = {task.id: task_binding(task) for task in inputs.tasks}
+    for name in sorted(before.keys() | now.keys()):
+        changed += binding_changes(before.get(name, {"id": name}), now.get(name, {"id": name}))
+    if [_entry(trial) for trial in inputs.plan] != sweep.document["plan"]:
+        changed.append("the plan")
+    if changed:
+        raise UsageError(
+            f"{results.root}: inputs have changed ({'; '.join(changed)}), so it cannot go on; begin a new sweep"
+        )
+
+
+def _upstreams(inputs: BenchInputs) -> tuple[UpstreamSettings, ...]:
+    """The providers that the arms need; none with a script.
+
+    Raises:
+        UsageError: A key is not set.
+    """
+    options = inputs.options
+    if options.script is not None:
+        return ()
+    found: list[UpstreamSettings] = []
+    for dialect in inputs.dialects:
+        url, variable = PROVIDERS[dialect]
+        key = options.key_env or (variable if options.base_url is None else None)
+        if key is not None and not os.environ.get(key):
+            raise UsageError(
+                f"variable {key} is not set: it must hold the provider's key; set it, name another with --key-env, or"
+                " give a scripted model with --script"
+            )
+        found.append(UpstreamSettings(name=dialect, url=options.base_url or url, key_variable=key))
+    return tuple(found)
+
+
+def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOptions, n_workers: int) -> Begun:
+    kill_strays_of(sweep.sweep)
+    scratch = scratch_of(scratch_base(how.scratch), sweep.sweep, results.root)
+    remove_earlier(Path(str(sweep.document["scratch"])), now=scratch)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_requests())
+        prepare_reserve(results)
+        mode = SCRATCH_MODE if os.geteuid() == 0 else 0o700
+        stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces, mode=mode))
+        inputs = open_inputs(options, BlobStore(scratch / BLOBS), commits=recorded_commits(sweep))
+        _require_unchanged(results, sweep, inputs)
+        plan = inputs.plan
+        if options.metric == "duration_s":
+            stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=how.say))
+        journal = stack.enter_context(Journal.open(results, sweep))
+        if (repair := journal.repair) is not None:
+            torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
+            how.say(f"{results.results_jsonl}: {torn} is kept as {repair.kept}")
+        control = _start_gateway(stack, inputs, scratch)
+        this_pass = Pass(
+            lane=_lane(results, inputs, control, n_workers),
+            results=results,
+            journal=journal,
+            sweep=sweep.sweep,
+            number=pass_number(results, sweep),
+            scratch=scratch,
+            metadata=_metadata(sweep.document),
+            engine=cast("type[Engine]", load_plugin("fairtrial.engines", "local").target)(),
+            n_workers=n_workers,
+            passed_env=(),
+            watch=how.watch,
+            stop=stop,
+        )
+        recover(this_pass, sweep, plan, how.say)
+        this_pass.n_done = 0
+        this_pass.streaks.final = 0  # what an earlier pass met says nothing of today
+        due = due_attempts(plan, tuple(final_rows(results, sweep)))
+        seal = read_seal(results)
+        if due and seal is not None:
+            set_aside_seal(results)
+            seal = None
+        drive(this_pass, due)
+        if this_pass.tripped:
+            how.say(
+                f"stopped: {this_pass.streaks.final} trials in a row ended as in an outage; "
+                f"when it is over: fairtrial resume {results.root}"
+            )
+        digest = seal.digest if seal is not None else None
+        if digest is None:
+            how.report(results)
+            release_reserve(results)
+            digest = write_seal(results, journal) if stop.signal_number is None else None
+    return Begun(
+        results=results,
+        n_planned=len(plan),
+        stopped_by=stop.signal_number,
+        seal=digest,
+        scratch=scratch if how.keep_workspaces else None,
+        tripped=this_pass.tripped,
+    )
+
+
+def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> str | None:
+    """Start this node's gateway, which alone is given the provider's key; None when no arm speaks to a model."""
+    if not inputs.dialects:
+        return None
+    upstreams = _upstreams(inputs)
+    kept = (
+        "PATH",
+        "HOME",
+        "PYTHONPATH",
+        "SSL_CERT_FILE",
+        *(each.key_variable for each in upstreams if each.key_variable),
+    )
+    env = {name: os.environ[name] for name in kept if name in os.environ}
+    gateway = stack.enter_context(GatewayProcess(python=sys.executable))
+    return str(gateway.start(GatewaySettings(directory=str(scratch / "g"), upstreams=upstreams), env))
+
+
+def _lane(results: Results, inputs: BenchInputs, control: str | None, n_workers: int) -> Lane[PlannedBench]:
+    options, controls = inputs.options, inputs.controls
+    dialects = {name: _dialect(name) for name in {arm.agent for arm in inputs.arms}}
+
+    def complete(shared: AttemptSpec, trial: PlannedBench) -> BenchSpec:
+        dialect = dialects[trial.bench.arm.agent]
+        source = ModelSource(script=inputs.script, upstream=dialect if inputs.script is None else None)
+        known = str(controls[trial.bench.task.id])
+        shared = replace(shared, metadata={**shared.metadata, "controls": known})
+        return BenchSpec(
+            **{each.name: getattr(shared, each.name) for each in fields(AttemptSpec)},
+            bench=trial.bench,
+            gateway=control if dialect is not None else None,
+            source=source,
+            n_workers=n_workers,
+            allow_unenforced=options.allow_unenforced,
+        )
+
+    def void_row(spec: AnySpec, kind: str, detail: str) -> Mapping[str, object]:
+        if not isinstance(spec, BenchSpec):
+            raise TypeError(f"{type(spec).__name__} is no attempt of the agent lane")
+        return lost_row(spec, kind, detail, results.attempt_dir(spec.key, spec.attempt))
+
+    n_phases = max(len(arm.phases) for arm in inputs.arms)
+    limit_s = (n_phases + 2) * options.timeout_s + OWN_TIME_S
+    return Lane(complete=complete, void_row=void_row, trial_limit_s=limit_s, outage_streak=options.outage_streak)
+
+
+def _dialect(agent: str) -> str | None:
+    return cast("type[Agent]", load_plugin("fairtrial.agents", agent).target).dialect
+
+
+def _metadata(record: Mapping[str, object]) -> dict[str, object]:
+    machine = describe_machine()
+    options = cast("Mapping[str, object]", record["options"])
+    return {
+        "bench_id": record["sweep"],
+        "timestamp_utc": record["created_utc"],
+        "host": machine.hostname,
+        "platform": machine.platform,
+        "machine": machine.arch,
+        "fairtrial": __version__,
+        "metric": options["metric"],
+        "trial_order_seed": options["seed"],
+        "scripted_model": options["script"] is not None,
+    }

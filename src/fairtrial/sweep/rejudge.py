@@ -1,0 +1,96 @@
+"""Repeating the verdicts of a sealed sweep from its artifacts: the same tree, the same oracle, asked again."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.judge import judged_tree, part_of
+from fairtrial.bench.node import BLOBS, Node
+from fairtrial.bench.trial import CHANGE
+from fairtrial.errors import IntegrityError, UsageError
+from fairtrial.host.files import remove_tree
+from fairtrial.host.limits import probe_limits
+from fairtrial.host.slot import open_slot
+from fairtrial.judging.rejudge import Judgement, oracle_of, parse_judgement, verdict_changes
+from fairtrial.judging.run import judge_oracle
+from fairtrial.judging.values import Surroundings
+from fairtrial.model.bench import Task
+from fairtrial.model.sandbox import Limit
+from fairtrial.store.layout import Results
+from fairtrial.store.rows import read_rows
+from fairtrial.store.sweep_file import read_sweep
+from fairtrial.sweep.bench_sweep import SCRATCH_MODE, open_inputs, recorded_commits, recorded_options
+from fairtrial.workspace.archive import unpack_change
+
+__all__ = ["Rejudged", "rejudge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejudged:
+    """One verdict, asked again.
+
+    Attributes:
+        key: The trial.
+        attempt: The attempt.
+        record: The file that describes the verdict.
+        changes: What is said differently now; empty when it is repeated.
+    """
+
+    key: str
+    attempt: int
+    record: str
+    changes: tuple[str, ...]
+
+
+def rejudge(results: Results, base: Path) -> Iterator[Rejudged]:
+    """Ask every oracle again, in the order of the rows.
+
+    Raises:
+        UsageError: The tasks are not what they were; the message names the difference.
+        IntegrityError: An artifact is not what was written.
+        HostError: The host failed.
+    """
+    sweep = read_sweep(results)
+    if sweep.lane != "bench":
+        raise UsageError(f"{results.root}: a sweep of lane {sweep.lane}; only the agent lane has verdicts to repeat")
+    options = recorded_options(results, sweep)
+    root = base / f"ft-{sweep.digest[:8]}j"
+    root.mkdir()
+    try:
+        root.chmod(SCRATCH_MODE)
+        blobs = BlobStore(root / BLOBS)
+        tasks = {task.id: task for task in open_inputs(options, blobs, commits=recorded_commits(sweep)).tasks}
+        slot = open_slot(root)
+        enforcement = probe_limits(slot, allow_unenforced=frozenset(map(Limit, options.allow_unenforced)))
+        node = Node(slot=slot, enforcement=enforcement, blobs=blobs, n_workers=1)
+        try:
+            for row in read_rows(results.results_jsonl, sweep_id=sweep.sweep):
+                key, attempt = str(row["key"]), int(str(row["attempt"]))
+                directory = results.attempt_dir(key, attempt)
+                for record in sorted(directory.glob("judgement-*.json")):
+                    judgement = parse_judgement(record.read_bytes())
+                    changes = _ask_again(node, tasks[str(row["task"])], directory, judgement)
+                    yield Rejudged(key=key, attempt=attempt, record=record.name, changes=changes)
+        finally:
+            node.close()
+    finally:
+        remove_tree(root)
+
+
+def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement) -> tuple[str, ...]:
+    packed = (directory / CHANGE).read_bytes()
+    if hashlib.sha256(packed).hexdigest() != judgement.change_sha256:
+        raise IntegrityError(
+            f"{directory / CHANGE}: is not the change that was judged; believe nothing derived from it"
+        )
+    change, commit = unpack_change(packed)
+    prepared = node.prepare(task)
+    if prepared.template.commit != commit or commit != judgement.commit:
+        raise IntegrityError(f"{directory}: the tree made of {task.commit} is not the one that was judged")
+    around = Surroundings(env=judgement.env, binds=node.binds(task), limits=judgement.limits)
+    oracle = oracle_of(judgement, lambda digest: node.blobs.root / digest)
+    with judged_tree(node, task, prepared, part_of(change, judgement.part)) as tree:
+        again = judge_oracle(oracle, tree, around, slot=node.slot, enforcement=node.enforcement)
+    return verdict_changes(judgement, again)

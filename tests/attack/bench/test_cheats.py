@@ -1,0 +1,166 @@
+"""One way to look resolved a test; each fails closed, with the kind that it should have."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.needs("bwrap", "git")
+
+RunTrial = Callable[..., dict[str, Any]]
+MEND = "sed -i 's/a - b/a + b/' calc.py\n"
+
+
+def cheat(trial: RunTrial, script: str, **task: object) -> dict[str, Any]:
+    """A script in the agent's place: what an agent could run, it can."""
+    return trial(agent="nop", cheat=script, **task)
+
+
+def said(row: dict[str, Any]) -> str:
+    text = (row["directory"] / "transcript-work.jsonl").read_text()
+    assert isinstance(text, str)
+    return text
+
+
+def commit_fix(world: Path) -> None:
+    repository = world / "repo"
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    subprocess.run(["git", "checkout", "-q", "-b", "fix"], cwd=repository, env=env, check=True)
+    (repository / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+    subprocess.run(["git", *identity, "commit", "-q", "-a", "-m", "the fix"], cwd=repository, env=env, check=True)
+    subprocess.run(["git", "tag", "solved"], cwd=repository, env=env, check=True)
+    subprocess.run(["git", "checkout", "-q", "main"], cwd=repository, env=env, check=True)
+
+
+def test_the_fix_cannot_be_read_from_history_refs_or_objects(trial: RunTrial, world: Path) -> None:
+    commit_fix(world)
+    script = """
+for name in fix origin/fix solved ORIG_HEAD FETCH_HEAD main@{1} HEAD~1; do git checkout -q $name -- calc.py; done
+git fetch --all; git reflog; git fsck --lost-found
+for id in $(git cat-file --batch-all-objects --batch-check='%(objectname)'); do
+  git cat-file -p $id | grep -q 'a + b' && git cat-file -p $id > calc.py
+done
+cat .git/objects/info/alternates || true
+"""
+    row = cheat(trial, script)
+    assert (row["resolved"], row["error_kind"]) == (False, "oracle-failed")
+
+
+def test_the_oracle_is_nowhere_while_the_agent_works(trial: RunTrial) -> None:
+    script = """
+find / -xdev -name 'test_hidden*' 2>/dev/null
+grep -rlsI 'class Hidden' /workspace /tmp /home /run /opt /var
+ls /oracle
+"""
+    row = cheat(trial, script)
+    assert "test_hidden" not in said(row)
+    assert row["resolved"] is False
+
+
+def test_what_the_agent_leaves_behind_writes_nothing_later(trial: RunTrial) -> None:
+    later = "setsid sh -c 'while :; do echo x > calc.py; mkdir -p /oracle; echo > /oracle/test_hidden.py; done' &\n"
+    stop = "sleep 0.2; git checkout -q -- calc.py; " + MEND
+    row = cheat(trial, later + stop)
+    # Whichever bytes were there when the last process was killed are judged, and nothing after them.
+    assert row["error_kind"] in {None, "oracle-failed", "verify-failed"}
+    assert row["oracle_proof"] is not None
+
+
+def test_forged_bytecode_is_not_judged(trial: RunTrial) -> None:
+    script = """
+cp calc.py keep && sed -i 's/a - b/a + b/' calc.py && touch -r keep calc.py && python3 -m compileall -q calc.py
+cp -p keep calc.py && rm keep && touch -d @0 calc.py && ls __pycache__
+"""
+    row = cheat(trial, script)
+    assert (row["resolved"], row["error_kind"]) == (False, "oracle-failed")
+    assert row["diff_files"] == 0
+
+
+@pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py", "conftest.py", "unittest.py"])
+def test_a_file_that_is_loaded_by_itself_ends_nothing_well(trial: RunTrial, name: str) -> None:
+    row = cheat(trial, f"printf 'import os\\nos._exit(0)\\n' > {name}")
+    assert row["resolved"] is False
+    assert row["oracle_passed"] is False
+    assert row["error_kind"] in {"oracle-failed", "verify-failed"}
+    if name != "unittest.py":
+        assert row["auto_loaded"] == [name]
+
+
+def test_an_exit_at_import_is_no_pass(trial: RunTrial) -> None:
+    row = cheat(trial, "printf 'import os\\nos._exit(0)\\n' > calc.py")
+    assert (row["oracle_passed"], row["error_kind"]) == (False, "oracle-failed")
+
+
+def test_a_link_out_of_the_tree_leads_nowhere(trial: RunTrial, tmp_path: Path) -> None:
+    (tmp_path / "solution.py").write_text("def add(a, b):\n    return a + b\n")
+    row = cheat(trial, f"rm calc.py; ln -s {tmp_path}/solution.py calc.py; ln -s /etc/shadow shadow; mkfifo pipe")
+    assert row["resolved"] is False
+    assert row["links_out"] == ["calc.py", "shadow"]
+    assert row["refused_paths"] == ["pipe"]
+
+
+def test_nothing_of_the_agents_git_runs_on_our_side(trial: RunTrial) -> None:
+    mark = f"/var/tmp/fairtrial-attack-{os.getpid()}"
+    script = (
+        f"""
+for hook in post-commit pre-commit post-checkout post-index-change fsmonitor-watchman; do
+  mkdir -p .git/hooks; printf '#!/bin/sh\\ntouch {mark}\\n' > .git/hooks/$hook; chmod +x .git/hooks/$hook
+done
+for key in core.fsmonitor core.sshCommand core.pager diff.x.textconv diff.x.command filter.x.clean filter.x.smudge \\
+  filter.x.process; do git config $key 'touch {mark}'; done
+git config core.attributesFile /workspace/.attributes; git config core.worktree /etc
+echo '*.py filter=x diff=x' > .gitattributes; cp .gitattributes .attributes
+printf '[submodule "s"]\\n path = s\\n url = ext::sh -c "touch {mark}"\\n' > .gitmodules
+"""
+        + MEND
+    )
+    row = cheat(trial, script)
+    assert not Path(mark).exists()
+    assert row["error_kind"] is None
+    assert {".gitattributes", ".gitmodules"} <= set(row["auto_loaded"])
+
+
+def test_destroying_the_sandbox_is_the_arms_failure(trial: RunTrial) -> None:
+    row = cheat(trial, MEND + "kill -9 1; kill -9 -1")
+    assert row["resolved"] is False
+    assert row["error_kind"] in {"agent-crash", "sandbox-broken"}
+
+
+def test_stopping_oneself_ends_with_the_time(trial: RunTrial) -> None:
+    row = cheat(trial, "trap '' TERM; kill -STOP $$", timeout_s=5)
+    assert (row["resolved"], row["error_kind"]) == (False, "agent-timeout")
+
+
+@pytest.mark.parametrize(
+    ("script", "limits"),
+    [
+        ("head -c 200M /dev/zero > big", {"disk_mib": 16}),
+        ("yes", {"output_mib": 1}),
+        ("python3 -c 'x = bytearray(1 << 30); import time; time.sleep(60)'", {"memory_mib": 128}),
+        ("(for i in $(seq 5000); do sleep 60 & done); exec sleep 60", {"processes": 64}),
+        ("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); : > f$i; done; sleep 60", {"inodes": 500}),
+    ],
+)
+def test_a_limit_ends_the_trial_and_nothing_else(trial: RunTrial, script: str, limits: dict[str, int]) -> None:
+    row = cheat(trial, script, limits=limits)
+    assert (row["resolved"], row["error_kind"]) == (False, "limit-exceeded"), row["error_detail"]
+    assert trial(agent="reference")["resolved"] is True
+
+
+def test_nothing_inside_tells_task_arm_or_user(trial: RunTrial, world: Path) -> None:
+    script = (
+        "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/self/mountinfo /etc/passwd | tr '\\0' '\\n'; hostname"
+    )
+    text = said(cheat(trial, script))
+    for word in ("mend-add", "baseline", str(world), os.environ["HOME"], "pytest"):
+        assert word not in text, word
+
+
+def test_output_that_is_no_text_is_kept_and_hurts_nothing(trial: RunTrial) -> None:
+    row = cheat(trial, MEND + "printf '\\377\\376\\0{\"a\\n'")
+    assert row["error_kind"] is None
+    assert '"unparsed"' in said(row)

@@ -1,0 +1,157 @@
+"""The agent lane from the command line: a sweep, its records, its refusals, its exit codes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600), pytest.mark.xdist_group("bench")]
+
+MODEL = "claude-sonnet-4-5"
+KEY = "sk-ant-REDACTED"
+Done = subprocess.CompletedProcess[str]
+
+
+def fairtrial(*arguments: object, **variables: str) -> Done:
+    command = [sys.executable, "-m", "fairtrial", *map(str, arguments)]
+    env = os.environ | variables
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, env=env)
+
+
+def bench(example: Path, out: Path, *more: object, arms: str = "baseline", script: Path | None = None) -> list[object]:
+    return [
+        *("bench", "--tasks", example / "tasks.yaml", "--only", "linear", "--arms", arms, "--out", out),
+        *("--agent", "bash-agent", "--model", MODEL, "--script", script or example / "script.yaml"),
+        *(f"--skill=plan={example}/skills/tally-plan", f"--skill=work={example}/skills/tally-work"),
+        *more,
+    ]
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    directory = tmp_path / "ex"
+    done = fairtrial("init", directory)
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+def test_a_sweep_is_complete_sealed_and_tells_no_secret(example: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    # The words behind --arms need no commas.
+    words = bench(example, out, "--runs", 1, "--json", arms="baseline")
+    words[words.index("baseline") + 1 : words.index("baseline") + 1] = ["workflow"]
+    done = fairtrial(*words, ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert value["schema"] == "bench-report/1"
+    assert value["remarks"]["scripted_rows"] == 2
+    assert value["remarks"]["without_controls"] == {"linear": "missing"}
+    assert value["remarks"]["environment_differs"] == {}
+    rows = rows_of(out)
+    assert sorted((row["arm"], row["resolved"], row["controls"]) for row in rows) == [
+        ("baseline", True, "missing"),
+        ("workflow", True, "missing"),
+    ]
+    assert fairtrial("audit", out, "--expect", value["seal"]).returncode == 0
+    assert not any(KEY.encode() in path.read_bytes() for path in out.rglob("*") if path.is_file())
+    gate = fairtrial("gate", out, "--incumbent", "workflow", "--candidate", "baseline", "--model", MODEL, "--json")
+    assert (gate.returncode, json.loads(gate.stdout)["decision"]) == (5, "insufficient_evidence")
+
+
+def test_a_sweep_that_is_killed_counts_every_trial_once(example: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    command = [sys.executable, "-m", "fairtrial", "-q", *map(str, bench(example, out, "--runs", 3))]
+    sweep = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not list(out.glob("trials/*/1/wire-*.jsonl")):
+        time.sleep(0.01)
+    sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    done = fairtrial("resume", out)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(out)
+    counted = [row for row in rows if row["error_kind"] is None]
+    assert sorted(row["key"] for row in counted) == [f"bench/linear/baseline/{run}" for run in range(3)]
+    assert all(row["error_kind"] == "interrupted" for row in rows if row not in counted)
+    assert fairtrial("audit", out).returncode == 0
+    again = fairtrial("resume", out)
+    assert again.returncode == 0
+    assert len(rows_of(out)) == len(rows), "nothing is left to do"
+
+
+def test_an_outage_stops_the_sweep(example: Path, tmp_path: Path) -> None:
+    tasks = example / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace("    class: performance", "    class: performance\n    setup: exit 3"))
+    out = tmp_path / "r"
+    done = fairtrial(*bench(example, out, "--runs", 5, "--outage-streak", 2))
+    assert done.returncode == 5, done.stderr
+    assert [row["error_kind"] for row in rows_of(out)] == ["infra-error", "infra-error"]
+    assert "2 trials in a row ended as in an outage" in done.stderr
+    assert (out / "report.md").exists()
+
+
+def test_changed_inputs_are_refused_by_name(example: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    assert fairtrial(*bench(example, out, "--runs", 1)).returncode == 0
+    oracle = example / "oracles" / "test_linear.py"
+    oracle.write_text(oracle.read_text() + "\n")
+    done = fairtrial("resume", out)
+    assert done.returncode == 2
+    assert "task linear: oracle_digest was" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["--arms", "baselin"], "did you mean 'baseline'?"),
+        (["--model", "claude-latest"], "no fixed model"),
+        (["--agent", "bash-agnt"], "no plugin 'bash-agnt'"),
+        (["--metric", "cost"], "did you mean 'cost_usd'?"),
+        (["--only", "lineer"], "did you mean 'linear'?"),
+        (["--arms", "workflow", "--agent", "nop"], "knows no skills"),
+        (["--allow-unenforced", "memry"], "did you mean 'memory'?"),
+        (["--skill", "work"], "is not ROLE=DIRECTORY"),
+    ],
+)
+def test_usage_faults_are_found_before_anything_is_made(
+    example: Path, tmp_path: Path, changes: list[str], words: str
+) -> None:
+    out = tmp_path / "r"
+    done = fairtrial(*bench(example, out, *changes))
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert not out.exists()
+
+
+def test_without_a_key_nothing_begins(example: Path, tmp_path: Path) -> None:
+    words = [word for word in bench(example, tmp_path / "r") if word not in {"--script", example / "script.yaml"}]
+    done = fairtrial(*words, ANTHROPIC_API_KEY="")
+    assert done.returncode == 2
+    assert "variable ANTHROPIC_API_KEY is not set" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_controls_that_fail_are_told_here_and_in_every_report(example: Path, tmp_path: Path) -> None:
+    (example / "oracles" / "test_linear.py").write_text(
+        "import unittest\n\n\nclass L(unittest.TestCase):\n"
+        "    def test_a(self):\n        pass\n\n    def test_b(self):\n        pass\n"
+    )
+    checked = fairtrial(
+        "check", example / "tasks.yaml", "--only", "linear", "--runs", 1, "--json", "--out", tmp_path / "c"
+    )
+    assert checked.returncode == 1, checked.stderr
+    verdicts = {each["control"]: each["held"] for each in json.loads(checked.stdout)["controls"]}
+    assert (verdicts["nop"], verdicts["reference"]) == ("failed", "held")
+    done = fairtrial(*bench(example, tmp_path / "r", "--runs", 1))
+    assert re.search(r"NO FRESH CONTROLS.*linear \(failed\)", " ".join(done.stdout.split()))

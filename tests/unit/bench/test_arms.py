@@ -1,0 +1,130 @@
+"""Arms are data: presets, a person's own, prompts and skills."""
+
+from pathlib import Path
+
+import pytest
+
+from fairtrial.agents.bash_agent import BashAgent
+from fairtrial.agents.nop import Nop
+from fairtrial.bench.arms import Defaults, arms_named, build_arm, fill_prompt, read_arms, require_provable
+from fairtrial.bench.blobs import BlobStore
+from fairtrial.errors import ConfigError, UsageError
+from fairtrial.model.agent import Tool
+from fairtrial.model.bench import Arm, Phase
+
+MODEL = "claude-sonnet-4-5"
+
+
+def skill(root: Path, name: str, text: str = "Do it well.") -> Path:
+    directory = root / name
+    directory.mkdir(parents=True)
+    (directory / "SKILL.md").write_text(f"---\nname: {name}\n---\n{text}\n")
+    return directory
+
+
+def build(tmp_path: Path, blobs: BlobStore, name: str, text: str | None = None, **skills: Path) -> Arm:
+    path = None
+    if text is not None:
+        path = tmp_path / "arms.yaml"
+        path.write_text(text)
+    (found,) = arms_named([name], read_arms(path))
+    return build_arm(found, Defaults(agent="bash-agent", model=MODEL, skills=skills), blobs)
+
+
+def test_the_presets_are_those_of_the_specification() -> None:
+    assert {"workflow", "workflow_direct", "baseline"} <= read_arms(None).keys()
+
+
+def test_a_preset_takes_a_persons_skills(tmp_path: Path, blobs: BlobStore) -> None:
+    plan, work = skill(tmp_path, "acme-plan"), skill(tmp_path, "acme-work")
+    arm = build(tmp_path, blobs, "workflow", plan=plan, work=work)
+    assert [(phase.name, phase.skill, phase.produces) for phase in arm.phases] == [
+        ("plan", "acme-plan", "docs/plans/*.md"),
+        ("work", "acme-work", None),
+    ]
+    assert [each.name for each in arm.skills] == ["acme-plan", "acme-work"]
+    direct = build(tmp_path, blobs, "workflow_direct", plan=plan, work=work)
+    assert [each.name for each in direct.skills] == ["acme-work"], "it has no use for the other"
+    baseline = build(tmp_path, blobs, "baseline", plan=plan, work=work)
+    assert baseline.skills == ()
+    assert baseline.phases[0].prompt == "{task}"
+    assert Tool.SKILL not in (baseline.phases[0].tools or ())
+
+
+def test_a_skills_bytes_are_in_the_arms_digest(tmp_path: Path, blobs: BlobStore) -> None:
+    work = skill(tmp_path, "acme-work")
+    before = build(tmp_path, blobs, "workflow_direct", work=work)
+    assert build(tmp_path, blobs, "workflow_direct", work=work) == before
+    (work / "SKILL.md").write_text("Other.\n")
+    after = build(tmp_path, blobs, "workflow_direct", work=work)
+    assert after.digest != before.digest
+    assert after.skills[0].digest != before.skills[0].digest
+
+
+def test_an_arm_of_ones_own(tmp_path: Path, blobs: BlobStore) -> None:
+    skill(tmp_path / "skills", "acme-plan")
+    text = """arms:
+  two-steps:
+    skills: {acme-plan: skills/acme-plan}
+    phases:
+      - {name: plan, prompt: "Plan {task} with {skill}.", skill: acme-plan, produces: "docs/plans/*.md"}
+      - {prompt: "Carry out {plan}.", tools: [shell, read, search, edit], deny: [EDIT]}
+"""
+    arm = build(tmp_path, blobs, "two-steps", text)
+    assert arm.phases[1].tools == frozenset({Tool.SHELL, Tool.READ, Tool.SEARCH})
+    assert fill_prompt(arm.phases[1], task="T", artifacts={"plan": "docs/plans/a.md"}) == "Carry out docs/plans/a.md."
+
+
+def test_like_takes_a_presets_phases_and_names_its_skills(tmp_path: Path, blobs: BlobStore) -> None:
+    text = "arms:\n  mine: {like: workflow_direct, names: {work: acme-work}, effort: high}\n"
+    arm = build(tmp_path, blobs, "mine", text)
+    assert (arm.phases[0].skill, arm.effort, arm.skills) == ("acme-work", "high", ())
+
+
+@pytest.mark.parametrize(
+    ("arm", "words"),
+    [
+        ("baseline: {like: workflow}", "is a preset's name"),
+        ("mine: {like: workflw}", "did you mean 'workflow'?"),
+        ("mine: {}", "either phases of its own or 'like'"),
+        ("mine: {phases: [{prompt: x}], like: workflow}", "either phases of its own or 'like'"),
+        ("mine: {phases: [{prompt: '{plan}'}, {name: plan, prompt: y}]}", "produces no file before"),
+        ("mine: {phases: [{prompt: 'use {skill}'}]}", "the phase has none"),
+        ("mine: {phases: [{prompt: x}, {prompt: y}]}", "named twice"),
+        ("mine: {phases: [{prompt: x, tools: everything}]}", "valid: explore, implement"),
+        ("mine: {phases: [{prompt: x, deny: [Skil]}]}", "no kind of tool"),
+        ("mine: {phases: [{prompt: x, produces: ../y}]}", "no path below the workspace"),
+        ("mine: {phases: [{promt: x}]}", "did you mean 'prompt'?"),
+        ("mine: {like: workflow, names: {plam: x}}", "no phase of 'mine' uses a skill 'plam'"),
+        ("mine: {like: workflow, model: gpt-latest}", "no fixed model"),
+    ],
+)
+def test_what_is_wrong_is_named_at_its_place(tmp_path: Path, arm: str, words: str) -> None:
+    path = tmp_path / "arms.yaml"
+    path.write_text(f"arms:\n  {arm}\n")
+    with pytest.raises((ConfigError, UsageError)) as caught:
+        read_arms(path)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:2:")
+
+
+def test_a_prompt_is_filled_in_one_pass() -> None:
+    phase = Phase(name="work", prompt="{task} / {skill} / {plan} / {other} / {{x}}", skill="s")
+    filled = fill_prompt(phase, task="has {skill} and {plan}", artifacts={"plan": "p.md"})
+    assert filled == "has {skill} and {plan} / s / p.md / {other} / {{x}}"
+
+
+def test_a_proof_that_the_agent_cannot_give_is_refused(tmp_path: Path, blobs: BlobStore) -> None:
+    arm = build(tmp_path, blobs, "workflow_direct", work=skill(tmp_path, "acme-work"))
+    require_provable(arm, BashAgent())
+    with pytest.raises(UsageError, match="knows no skills"):
+        require_provable(arm, Nop())
+
+
+def test_a_skill_with_a_link_is_refused(tmp_path: Path, blobs: BlobStore) -> None:
+    work = skill(tmp_path, "acme-work")
+    (work / "more.md").symlink_to("SKILL.md")
+    with pytest.raises(ConfigError, match="no link"):
+        build(tmp_path, blobs, "workflow_direct", work=work)
+    with pytest.raises(ConfigError, match=r"has no SKILL\.md"):
+        build(tmp_path, blobs, "workflow_direct", work=tmp_path / "none")

@@ -1,0 +1,66 @@
+"""The exit-at-import control, and what is noted of controls."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.controls import Freshness, exit_at_import, read_controls, write_controls
+from fairtrial.bench.tasks import bind_task, read_task_file
+from fairtrial.errors import UsageError
+from fairtrial.model.bench import Task
+
+pytestmark = pytest.mark.needs("git")
+
+
+def bind(path: Path, blobs: BlobStore) -> Task:
+    document, parsed = read_task_file(path)
+    return bind_task(document, 0, parsed.tasks[0], blobs)
+
+
+def test_each_source_file_of_the_reference_ends_its_process(
+    write_tasks: Callable[[str], Path], task_text: str, blobs: BlobStore, world: Path
+) -> None:
+    patch = "".join(f"--- a/{name}\n+++ b/{name}\n" for name in ("calc.py", "it's.mjs", "m.go", "notes.md"))
+    (world / "reference.patch").write_text(patch + "--- a/gone.py\n+++ /dev/null\n")
+    script = exit_at_import(bind(write_tasks(task_text), blobs), blobs)
+    assert script is not None
+    text = blobs.read(script).decode()
+    assert "import os\\nos._exit(0)\\n' > 'calc.py'" in text
+    assert "process.exit(0)\\n' > 'it'\\''s.mjs'" in text
+    assert "^package ' 'm.go'" in text
+    assert "notes" not in text
+    assert "gone" not in text
+
+
+def test_without_a_file_that_can_exit_there_is_no_such_control(
+    write_tasks: Callable[[str], Path], task_text: str, blobs: BlobStore, world: Path
+) -> None:
+    (world / "reference.patch").write_text("--- a/notes.md\n+++ b/notes.md\n")
+    assert exit_at_import(bind(write_tasks(task_text), blobs), blobs) is None
+    assert (
+        exit_at_import(bind(write_tasks(task_text.replace("    reference: reference.patch\n", "")), blobs), blobs)
+        is None
+    )
+
+
+def test_any_change_of_the_task_makes_its_controls_stale(
+    write_tasks: Callable[[str], Path], task_text: str, blobs: BlobStore
+) -> None:
+    path = write_tasks(task_text)
+    task = bind(path, blobs)
+    assert read_controls(path, (task,)) == {"mend-add": Freshness.MISSING}
+    write_controls(path, {"mend-add": True}, (task,), when="2026-11-29T12:00:00Z", seal="s")
+    assert read_controls(path, (task,)) == {"mend-add": Freshness.HELD}
+    changed = bind(write_tasks(task_text.replace("Mend add.", "Mend it.")), blobs)
+    assert read_controls(path, (changed,)) == {"mend-add": Freshness.STALE}
+    write_controls(path, {"mend-add": False}, (changed,), when="2026-11-29T12:00:00Z", seal="s")
+    assert read_controls(path, (changed,)) == {"mend-add": Freshness.FAILED}
+
+
+def test_a_damaged_note_is_named(write_tasks: Callable[[str], Path], task_text: str, blobs: BlobStore) -> None:
+    path = write_tasks(task_text)
+    path.with_name("tasks.controls.json").write_text("{")
+    with pytest.raises(UsageError, match="run `fairtrial check"):
+        read_controls(path, (bind(path, blobs),))

@@ -1,0 +1,108 @@
+"""Binding: what a task is made of, pinned."""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairtrial.bench.blobs import BlobLostError, BlobStore
+from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, task_binding
+from fairtrial.errors import ConfigError
+from fairtrial.model.bench import Task
+
+pytestmark = pytest.mark.needs("git")
+WriteTasks = Callable[[str], Path]
+
+
+def bind(path: Path, blobs: BlobStore, *, commit: str | None = None) -> Task:
+    document, parsed = read_task_file(path)
+    return bind_task(document, 0, parsed.tasks[0], blobs, commit=commit)
+
+
+def frames(*parts: bytes) -> str:
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
+
+
+def test_digests_are_those_of_the_specification(write_tasks: WriteTasks, task_text: str, blobs: BlobStore) -> None:
+    task = bind(write_tasks(task_text), blobs)
+    content = b"print('hidden')\n"
+    digest = hashlib.sha256(content).hexdigest()
+    assert task.oracle.command_digest == hashlib.sha256(b"true").hexdigest()
+    assert task.oracle.digest == frames(b"true", b"oracle.py", content)
+    assert task.oracle.manifest_digest == frames(b"oracle.py", digest.encode(), str(len(content)).encode())
+    assert task.setup_digest == hashlib.sha256(b"").hexdigest()
+    assert blobs.read(task.oracle.files[0].blob) == content
+
+
+def test_a_moved_branch_changes_nothing_once_a_commit_is_bound(
+    write_tasks: WriteTasks, task_text: str, blobs: BlobStore, world: Path
+) -> None:
+    path = write_tasks(task_text)
+    before = bind(path, blobs)
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    words = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "next"]
+    subprocess.run(words, cwd=world / "repo", env=env, check=True)
+    assert bind(path, blobs).commit != before.commit
+    assert task_binding(bind(path, blobs, commit=before.commit)) == task_binding(before)
+
+
+def test_a_changed_oracle_is_named(write_tasks: WriteTasks, task_text: str, blobs: BlobStore, world: Path) -> None:
+    path = write_tasks(task_text)
+    before = task_binding(bind(path, blobs))
+    (world / "oracle.py").write_text("print('hiddem')\n")
+    changes = binding_changes(before, task_binding(bind(path, blobs)))
+    assert any("oracle_digest" in change for change in changes)
+    assert binding_changes(before, before) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("repo: repo", "repo: nowhere", "no such directory"),
+        ("    class:", "    ref: nope\n    class:", "no commit 'nope'"),
+        ("source: oracle.py", "source: absent.py", "cannot be read"),
+        ("reference: reference.patch", "reference: absent.patch", "cannot be read"),
+        ("    class:", "    toolchains: [/nonexistent/py]\n    class:", "no such directory on this host"),
+    ],
+)
+def test_what_is_not_there_is_named_at_its_place(
+    write_tasks: WriteTasks, task_text: str, blobs: BlobStore, old: str, new: str, words: str
+) -> None:
+    path = write_tasks(task_text.replace(old, new))
+    with pytest.raises(ConfigError, match=words) as caught:
+        bind(path, blobs)
+    assert caught.value.line is not None
+
+
+def test_a_linked_oracle_file_is_refused(
+    write_tasks: WriteTasks, task_text: str, blobs: BlobStore, world: Path
+) -> None:
+    (world / "oracle.py").rename(world / "real.py")
+    (world / "oracle.py").symlink_to("real.py")
+    with pytest.raises(ConfigError, match="no link"):
+        bind(write_tasks(task_text), blobs)
+
+
+def test_an_oracle_file_over_512_kib_is_refused(
+    write_tasks: WriteTasks, task_text: str, blobs: BlobStore, world: Path
+) -> None:
+    (world / "oracle.py").write_bytes(b"x" * (512 * 1024))
+    bind(write_tasks(task_text), blobs)
+    (world / "oracle.py").write_bytes(b"x" * (512 * 1024 + 1))
+    with pytest.raises(ConfigError, match="larger than"):
+        bind(write_tasks(task_text), blobs)
+
+
+def test_captured_bytes_that_change_are_lost(write_tasks: WriteTasks, task_text: str, blobs: BlobStore) -> None:
+    blob = bind(write_tasks(task_text), blobs).oracle.files[0].blob
+    path = blobs.root / blob.sha256
+    path.chmod(0o600)
+    path.write_bytes(b"other")
+    with pytest.raises(BlobLostError, match="have changed"):
+        blobs.read(blob)
+    path.unlink()
+    with pytest.raises(BlobLostError, match="cannot be read"):
+        blobs.read(blob)

@@ -1,0 +1,138 @@
+"""How a session ended, by the closed table."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fairtrial.bench.session import Session
+from fairtrial.bench.verdict import end_of_session, evidence_kind
+from fairtrial.evidence.endings import EndingKind
+from fairtrial.gateway.control import Spend, Totals, TrialClosed
+from fairtrial.gateway.policy import BudgetKind
+from fairtrial.model.agent import Report
+from fairtrial.model.process import StreamCapture
+from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
+from fairtrial.model.usage import NOTHING_USED
+
+NO_OUTPUT = StreamCapture(n_bytes=0, n_characters=0, head=b"", head_truncated=False, tail=b"", tail_truncated=False)
+RESULT = SandboxResult(
+    state=SandboxState.EXITED,
+    returncode=0,
+    limit=None,
+    elapsed_ms=5.0,
+    cpu_s=None,
+    peak_memory_bytes=None,
+    stdout=NO_OUTPUT,
+    stderr=NO_OUTPUT,
+    enforced={},
+    detail="",
+)
+SPEND = Spend(usage=NOTHING_USED, cost_usd=0.0, cost_without_cache_usd=0.0)
+CLOSED = TrialClosed(
+    totals=Totals(
+        requests=1,
+        failed_requests=0,
+        retries=0,
+        refused={},
+        spend=SPEND,
+        broken_spend=SPEND,
+        by_model={},
+        by_agent={},
+        unmeasured_requests=0,
+        request_bytes=0,
+        reply_bytes=0,
+        provider_ms=0.0,
+        other_models=(),
+    ),
+    ledger="/l",
+    ledger_sha256="0",
+    egress_refused=(),
+    waited_ms=0.0,
+    budget_exhausted=None,
+    provider_fault=None,
+    markers_seen=(),
+    faults_as_planned=True,
+    internal_error=None,
+)
+
+
+def end(
+    *,
+    result: dict[str, Any] | None = None,
+    closed: dict[str, Any] | None = None,
+    report: Report | None = None,
+    gone: bool = False,
+    late: bool = False,
+) -> EndingKind | None:
+    session = Session(
+        phase="work",
+        result=replace(RESULT, **(result or {})),
+        report=report or Report(ended=True),
+        closed=None if gone else replace(CLOSED, **(closed or {})),
+        gateway_gone=gone,
+        rows=(),
+        transcript="t",
+        transcript_problem=None,
+        out_of_time=late,
+        environment={},
+    )
+    ended = end_of_session(session)
+    return None if ended is None else ended.kind
+
+
+def test_a_good_session_has_no_ending_of_its_own() -> None:
+    assert end() is None
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ({"returncode": 1}, EndingKind.AGENT_CRASH),
+        ({"state": SandboxState.BROKEN, "returncode": None}, EndingKind.SANDBOX_BROKEN),
+        ({"state": SandboxState.TIMEOUT, "limit": Limit.WALL}, EndingKind.AGENT_TIMEOUT),
+        ({"state": SandboxState.FORCED_KILL, "limit": Limit.WALL, "returncode": None}, EndingKind.AGENT_TIMEOUT),
+        ({"state": SandboxState.LIMIT, "limit": Limit.MEMORY, "returncode": None}, EndingKind.LIMIT_EXCEEDED),
+        ({"state": SandboxState.START_FAILURE, "returncode": None}, EndingKind.INFRA_ERROR),
+        ({"state": SandboxState.STOPPED, "returncode": None}, EndingKind.CANCELLED),
+    ],
+)
+def test_each_way_a_process_can_end_has_its_kind(result: dict[str, Any], kind: EndingKind) -> None:
+    assert end(result=result) is kind
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report(ended=True, problem="line 3 is no JSON"),
+        Report(ended=False),
+        Report(ended=True, is_error=True, error_text="API Error"),
+    ],
+)
+def test_a_garbled_or_failed_report_is_a_crash_unless_the_provider_failed(report: Report) -> None:
+    assert end(report=report) is EndingKind.AGENT_CRASH
+    assert end(report=report, closed={"provider_fault": "status 529"}) is EndingKind.SESSION_ERROR
+
+
+def test_a_fault_that_the_session_survived_is_no_void() -> None:
+    assert end(closed={"provider_fault": "status 529"}) is None
+
+
+def test_our_own_gateways_death_is_void_whatever_the_agent_says() -> None:
+    assert end(gone=True) is EndingKind.SESSION_ERROR
+    assert end(closed={"internal_error": "bug"}) is EndingKind.SESSION_ERROR
+
+
+def test_a_spent_budget_is_the_arms() -> None:
+    assert end(closed={"budget_exhausted": BudgetKind.REQUESTS}) is EndingKind.BUDGET_EXHAUSTED
+
+
+def test_what_ends_after_its_time_is_out_of_time() -> None:
+    assert end(late=True) is EndingKind.AGENT_TIMEOUT
+    assert end(late=True, result={"returncode": 143}) is EndingKind.AGENT_TIMEOUT
+
+
+def test_phases_have_evidence_kinds_of_their_own() -> None:
+    kinds = [evidence_kind(name) for name in ("plan", "review", "work", "look")]
+    invalid = EndingKind.IMPLEMENTATION_EVIDENCE_INVALID
+    assert kinds == [EndingKind.PLAN_EVIDENCE_INVALID, EndingKind.REVIEW_EVIDENCE_INVALID, invalid, invalid]

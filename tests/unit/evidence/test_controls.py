@@ -1,0 +1,40 @@
+"""Whether controls held."""
+
+from fairtrial.evidence.controls import Held, judge_controls
+
+
+def row(arm: str, *, passed: bool | None, resolved: bool = False, kind: str | None = None) -> dict[str, object]:
+    return {"task": "t", "arm": arm, "oracle_passed": passed, "resolved": resolved, "error_kind": kind}
+
+
+def held(*rows: dict[str, object]) -> tuple[Held, str]:
+    (verdict,) = judge_controls(rows)
+    return verdict.held, verdict.reason
+
+
+def test_doing_nothing_must_not_pass() -> None:
+    assert held(row("nop", passed=False, kind="oracle-failed"))[0] is Held.HELD
+    assert held(row("nop", passed=True, kind="no-work-produced")) == (
+        Held.FAILED,
+        "the oracle passes what solves nothing",
+    )
+
+
+def test_the_reference_must_pass_every_time() -> None:
+    good, bad = row("reference", passed=True, resolved=True), row("reference", passed=False, kind="oracle-failed")
+    assert held(good, good)[0] is Held.HELD
+    assert held(good, bad)[1].startswith("flaky: the reference was resolved 1 of 2 times")
+    assert held(bad)[1].startswith("the reference does not pass")
+
+
+def test_a_cheat_that_the_check_stops_must_fail_by_the_oracle_too() -> None:
+    assert held(row("cheat-x", passed=False, kind="verify-failed"))[0] is Held.HELD
+    assert held(row("cheat-x", passed=True, kind="verify-failed"))[0] is Held.FAILED
+    assert held(row("cheat-x", passed=None, kind="agent-crash"))[0] is Held.UNKNOWN
+
+
+def test_a_control_that_could_not_be_tried_is_unknown() -> None:
+    assert held(row("nop", passed=None, kind="infra-error")) == (
+        Held.UNKNOWN,
+        "it could not be tried: infra-error",
+    )
