@@ -13,7 +13,7 @@ from fairtrial.evidence.endings import EndingKind
 from fairtrial.judging.values import Counts, OracleVerdict, Place, Runner
 from fairtrial.model.sandbox import Access, Bind
 
-pytestmark = pytest.mark.needs("bwrap")
+pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.timeout(600)]
 
 JudgeChange = Callable[..., OracleVerdict]
 
@@ -195,7 +195,7 @@ def rust_toolchain(judge: JudgeChange) -> Path:
         pytest.skip("rustc is not on PATH (install Rust)")
     asked = subprocess.run([rustc, "--print", "sysroot"], check=False, capture_output=True, text=True)
     if asked.returncode != 0:
-        pytest.skip(f"{rustc} does not run: {asked.stderr.strip()} (set RUSTUP_HOME)")
+        pytest.skip(f"{rustc} does not run: {asked.stderr.strip().partition(chr(10))[0]} (set RUSTUP_HOME)")
     root = Path(asked.stdout.strip()).resolve()
     if not judge.slot.mounts and judge.slot.is_foreign and not can_all_enter(root):
         pytest.skip(f"{root} is closed to the user that sandboxes run under (run in a slot, or as a normal user)")
