@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 COMMANDS: Final = {
     "audit": "Is the evidence in a results directory intact?",
     "doctor": "What this host can do, with remedies.",
+    "gate": "Does the candidate replace the incumbent?",
     "loop": "Run a sweep of the tool lane.",
     "plugins": "What is installed.",
     "report": "Render the report of a results directory or of a bare JSONL file again.",
