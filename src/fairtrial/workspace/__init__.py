@@ -1,0 +1,1 @@
+"""The trees of a trial: where they come from, how they are layered, what of them an agent is credited with."""
