@@ -204,7 +204,10 @@ def _recover_one(backup: Backup, state: State, done: list[str]) -> bool:
         digest = None if now is None else sha256_of(now.content)
         if digest == backup.new_sha256 and state is State.NOT_FULLY_PUBLISHED:
             # What the candidate displaced lies in its place: the old bytes, or an edit of the last moment.
-            exchange(parent, candidate_name, destination.name)
+            if look_at(parent, candidate_name) is None:
+                os.rename(backup_name, destination.name, src_dir_fd=parent, dst_dir_fd=parent)
+            else:
+                exchange(parent, candidate_name, destination.name)
             done.append(f"{backup.target}: put back")
         elif digest not in {backup.old_sha256, backup.new_sha256}:
             return False
