@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(500)
+
 HERE = Path(__file__).parent
 SHM = Path("/dev/shm")
 
@@ -30,7 +32,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 def drive(directory: Path, what: str) -> list[dict[str, Any]]:
     argv = [sys.executable, str(HERE / "kill_driver.py"), str(directory), what]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=110)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=480)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

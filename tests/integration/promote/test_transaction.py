@@ -19,7 +19,7 @@ from fairtrial.promote.target import Change
 from fairtrial.promote.transaction import Step, publish
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tree_with_mirrors import CHANGES, NEW, OLD, PATHS, contents, leftovers, make_tree  # noqa: E402
+from tree_with_mirrors import CHANGES, NEW, OLD, PATHS, contents, leftovers, make_tree
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 Act = Callable[[], object]
@@ -195,7 +195,7 @@ def test_a_change_of_mode_before_the_exchange_survives(tree: Path) -> None:
 def test_an_edit_after_the_exchange_survives_and_a_recovery_file_tells_of_it(
     edit: Callable[[Path], Act], tree: Path
 ) -> None:
-    with pytest.raises(IntegrityError, match="rollback-incomplete.*says what to do"):
+    with pytest.raises(IntegrityError, match=r"rollback-incomplete.*says what to do"):
         publish(tree, CHANGES, now=NOW, watch=at(Step.EXCHANGED, edit(tree / PATHS[1]), number=2))
     assert contents(tree) == [OLD, b"mine", OLD]
     recovery = only_recovery(tree)
