@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
-from fairtrial.cli.gating import DEFAULT_SEED, admission_of, ask_gate, gate_exit_code, open_evidence, policy_options
+from fairtrial.cli.gating import DEFAULT_SEED, admission_of, gate_exit_code, open_evidence, policy_options
 from fairtrial.cli.output import print_json, result_console
 from fairtrial.evidence.gate import GatePolicy
 from fairtrial.evidence.resample import MIN_RESAMPLES
+from fairtrial.evidence.verdict import judge_candidate
 from fairtrial.host.clock import utc_now
 from fairtrial.report.gate import gate_json, print_gate
 
@@ -59,7 +60,7 @@ def command(
     )
     read, results, n_uncounted = open_evidence(path)
     admission = admission_of(results, n_uncounted, now=utc_now())
-    report = ask_gate(read, policy, admission, seed=seed, n_resamples=resamples)
+    report = judge_candidate(read, policy, admission, seed=seed, n_resamples=resamples)
     if as_json:
         print_json(gate_json(report))
     else:

@@ -8,18 +8,16 @@ from typing import Final, TypeVar
 import click
 
 from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
-from fairtrial.evidence.admit import Admission, admit
-from fairtrial.evidence.bench import BenchFold
+from fairtrial.evidence.admit import Admission
 from fairtrial.evidence.endings import VOID_MEMBERS, is_void
-from fairtrial.evidence.gate import METRICS, GatePolicy, Outcome, decide, decide_with_voids_as_failures
-from fairtrial.evidence.resample import MIN_RESAMPLES, estimate_false_promotion
-from fairtrial.report.gate import GateReport
+from fairtrial.evidence.gate import METRICS, Outcome
+from fairtrial.evidence.verdict import Verdict
 from fairtrial.store.audit import audit
 from fairtrial.store.layout import Results, open_results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 
-__all__ = ["DEFAULT_SEED", "admission_of", "ask_gate", "gate_exit_code", "open_evidence", "policy_options"]
+__all__ = ["DEFAULT_SEED", "admission_of", "gate_exit_code", "open_evidence", "policy_options"]
 
 DEFAULT_SEED: Final = 20260908
 THE_ANSWER_IS_NO: Final = 1
@@ -78,37 +76,12 @@ def open_evidence(path: Path) -> tuple[ReadRows, Results | None, int | None]:
     return (lambda: read_rows(journal, sweep_id=name)), results if found.sealed else None, n_uncounted
 
 
-def ask_gate(
-    read: ReadRows, policy: GatePolicy, admission: Admission, *, seed: int, n_resamples: int = MIN_RESAMPLES
-) -> GateReport:
-    """Decide, and say whether the decision may be used.
-
-    Raises:
-        UsageError: The rows are not of the agent lane.
-        IntegrityError: A row cannot be believed.
-    """
-    fold = BenchFold()
-    for row in read():
-        fold.add(row)
-    aggregates = fold.summary().aggregates
-    decision = decide(aggregates, policy)
-    runs = fold.counted_runs(policy.incumbent_arm)
-    return GateReport(
-        policy=policy,
-        decision=decision,
-        as_failures=decide_with_voids_as_failures(decision, aggregates, policy),
-        inadmissible=admit(read(), policy, admission),
-        false_promotion=estimate_false_promotion(runs, policy, seed=seed, n_resamples=n_resamples),
-        sealed=admission.sealed,
-    )
-
-
 def admission_of(results: Results | None, n_uncounted: int | None, *, now: datetime) -> Admission:
     """What `admit` must know beside the rows."""
     return Admission(sealed=results is not None, n_uncounted=n_uncounted, now=now)
 
 
-def gate_exit_code(report: GateReport, *, n_uncounted: int | None) -> int:
+def gate_exit_code(report: Verdict, *, n_uncounted: int | None) -> int:
     """0 promotable; 5 when more trials are needed; 1 when the answer is no."""
     if report.promotable:
         return 0

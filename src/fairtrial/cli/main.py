@@ -19,6 +19,7 @@ from fairtrial.errors import FairtrialError
 __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 
 COMMANDS: Final = {
+    "apply": "Put a promoted candidate into the working tree, all or nothing.",
     "audit": "Is the evidence in a results directory intact?",
     "doctor": "What this host can do, with remedies.",
     "gate": "Does the candidate replace the incumbent?",

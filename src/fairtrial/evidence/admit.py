@@ -5,7 +5,7 @@ something could reach out of its sandbox, two models took part. A reason here ne
 useless. A field that a row lacks is a reason like a wrong one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -143,7 +143,7 @@ class _Fold:
         self.counted[kind, what] = self.counted.get((kind, what), 0) + 1
 
 
-def admit(rows: Iterator[Row] | Sequence[Row], policy: GatePolicy, admission: Admission) -> tuple[Reason, ...]:
+def admit(rows: Iterable[Row], policy: GatePolicy, admission: Admission) -> tuple[Reason, ...]:
     """List the reasons why the rows of the policy's two arms may not be used; none for rows that may.
 
     Void rows are no evidence and are not looked at, nor are rows of other arms.

@@ -1,18 +1,18 @@
 """What the gate says, for programs and for people. Nothing is computed here."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 from rich.console import Console
 
-from fairtrial.evidence.admit import Reason
-from fairtrial.evidence.gate import Decision, GatePolicy, GateTask, Outcome, decision_fields
+from fairtrial.evidence.gate import GateTask, Outcome, decision_fields
 from fairtrial.evidence.resample import FalsePromotion
+from fairtrial.evidence.verdict import Verdict
 from fairtrial.report.document import Document, Table, print_document
 from fairtrial.report.text import figure, signed_figure, yes_no
 
-__all__ = ["GateReport", "gate_json", "print_gate"]
+__all__ = ["gate_json", "print_gate"]
 
 SCHEMA: Final = "gate/1"
 HEADLINES: Final = {
@@ -22,34 +22,7 @@ HEADLINES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateReport:
-    """Everything that the gate found.
-
-    Attributes:
-        policy: What was asked.
-        decision: What the numbers say.
-        as_failures: What they say when each superseded void counts as a failed run.
-        inadmissible: Reasons why the rows may not be used.
-        false_promotion: How often this policy promotes the incumbent itself.
-        sealed: The rows come from a directory that an audit found intact and sealed.
-    """
-
-    policy: GatePolicy
-    decision: Decision
-    as_failures: Decision
-    inadmissible: tuple[Reason, ...]
-    false_promotion: FalsePromotion
-    sealed: bool
-
-    @property
-    def promotable(self) -> bool:
-        """The candidate wins both ways, and nothing forbids using the rows."""
-        outcomes = {self.decision.outcome, self.as_failures.outcome}
-        return outcomes == {Outcome.PROMOTE} and not self.inadmissible
-
-
-def gate_json(report: GateReport) -> dict[str, object]:
+def gate_json(report: Verdict) -> dict[str, object]:
     """Give the report as one JSON object of schema `gate/1`."""
     fields = decision_fields(report.decision)
     return {
@@ -65,12 +38,12 @@ def gate_json(report: GateReport) -> dict[str, object]:
     }
 
 
-def print_gate(report: GateReport, console: Console) -> None:
+def print_gate(report: Verdict, console: Console) -> None:
     """Print the report for a person."""
     print_document(_document(report), console)
 
 
-def _document(report: GateReport) -> Document:
+def _document(report: Verdict) -> Document:
     policy, decision = report.policy, report.decision
     verdict = "may be promoted" if report.promotable else "is not to be promoted"
     notes = [f"{policy.candidate_arm} {verdict} over {policy.incumbent_arm}.", *decision.reasons]
@@ -90,7 +63,7 @@ def _false_promotion_note(found: FalsePromotion) -> str:
     return f"This policy promotes a candidate equal to the incumbent in {100 * found.p_promoted:.1f} % of {drawn}."
 
 
-def _tasks(report: GateReport) -> Table:
+def _tasks(report: Verdict) -> Table:
     return Table(
         title="Tasks",
         headers=(
