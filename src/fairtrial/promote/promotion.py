@@ -325,6 +325,8 @@ def _problems_of_decisions(
         verdict = _judge(binding, arm, read, now=now, n_uncounted=n_uncounted)
         if verdict.aggregates != bound.aggregates:
             yield f"{arm}: its aggregates are not those of the rows"
+        if verdict.false_promotion != bound.false_promotion:
+            yield f"{arm}: its rate of false promotion is not that of the rows"
         overlays = {row.get("candidate_overlay_digest") for row in read() if row.get("arm") == arm}
         if overlays != {binding.candidate_overlay_digest}:
             yield f"{arm}: its rows were not measured with this candidate"

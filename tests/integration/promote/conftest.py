@@ -1,6 +1,6 @@
 """Sealed results directories of the agent lane, written through the store as a sweep writes them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import pytest
 
 from fairtrial.evidence.admit import REQUIRED_LIMITS
 from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.host.files import remove_tree
 from fairtrial.store.attempts import INTENT_SCHEMA, OUTCOME_SCHEMA, describe_artifacts, write_intent, write_outcome
 from fairtrial.store.journal import Journal
 from fairtrial.store.layout import Results, create_results
@@ -85,7 +86,7 @@ def make_pairs(make_row: Callable[..., Row]) -> Callable[..., list[Row]]:
 
 
 @pytest.fixture
-def write_results(tmp_path: Path) -> Callable[..., Results]:
+def write_results(tmp_path: Path) -> Iterator[Callable[..., Results]]:
     """Writes a results directory that holds the rows, each an attempt of its own, and seals it."""
 
     def write(
@@ -121,4 +122,6 @@ def write_results(tmp_path: Path) -> Callable[..., Results]:
                 write_seal(results, journal)
         return results
 
-    return write
+    yield write
+    if (tmp_path / "results").exists():
+        remove_tree(tmp_path / "results")  # it may hold a frozen candidate, whose directories nobody may write

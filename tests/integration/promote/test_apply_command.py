@@ -66,7 +66,7 @@ def candidate(tmp_path: Path) -> Path:
     return tmp_path / "overlay"
 
 
-def bind(project: Path, candidate: Path, **changes: Any) -> Binding:
+def bind(project: Path, candidate: Path, **changes: object) -> Binding:
     asked: dict[str, Any] = {
         "layout": LAYOUT,
         "project": project,
@@ -158,9 +158,11 @@ def test_the_promotion_is_read_as_it_was_written(make_sealed: Callable[..., Resu
     assert left == timedelta(days=90)
 
 
-def refuse(results: Results, project: Path, error: type[FairtrialError], words: str, **more: Any) -> None:
+def refuse(
+    results: Results, project: Path, error: type[FairtrialError], words: str, now: datetime | None = None
+) -> None:
     with pytest.raises(error, match=words):
-        apply(results, project, **more)
+        apply(results, project, now=now)
     assert prose(project) == ["old prose\n"] * 2
 
 
@@ -199,6 +201,7 @@ def put(document: dict[str, Any], path: str, value: object) -> None:
         ("decisions.0.decision.decision", "keep_incumbent", NotPromotableError, "give another decision"),
         ("decisions.0.decision.median_improvement_pct", 60.0, NotPromotableError, "give another decision"),
         ("decisions.0.as_failures.reasons", [], NotPromotableError, "give another decision"),
+        ("decisions.0.false_promotion.n_promoted", 7, NotPromotableError, "rate of false promotion"),
         ("decisions.0.promotable", False, NotPromotableError, "is not promotable"),
         ("decisions.0.aggregates.t0.workflow.medians.cost_usd", 9.0, NotPromotableError, "not those of the rows"),
         ("decisions.0.aggregates.t0.workflow.medians.cost_usd", -1.0, NotPromotableError, "figure is negative"),
@@ -392,6 +395,7 @@ def unequal_mirror(project: Path) -> None:
 
 def no_repository(project: Path) -> None:
     (project / ".git").rename(project.parent / "git")
+    (project / ".git").write_text("gitdir: /nonexistent\n")  # this clone lies above it
 
 
 @pytest.mark.parametrize(
@@ -428,7 +432,6 @@ def test_what_is_bound_is_the_commit_and_the_digest_of_every_place(project: Path
         ({"asked_arms": ("workflow",)}, "each incumbent and then its candidate"),
         ({"policy": BoundPolicy(min_runs=0)}, "--min-runs"),
         ({"policy": BoundPolicy(metric="speed")}, "unknown metric"),
-        ({"project": Path("/nonexistent")}, "no such directory"),
     ],
 )
 def test_what_cannot_be_decided_is_not_bound(
@@ -436,6 +439,11 @@ def test_what_cannot_be_decided_is_not_bound(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         bind(project, candidate, **changes)
+
+
+def test_a_project_that_is_not_there_binds_nothing(tmp_path: Path, candidate: Path) -> None:
+    with pytest.raises(UsageError, match="no such directory"):
+        bind(tmp_path / "none", candidate)
 
 
 def test_apply_asks_for_a_directory_or_a_recovery(project: Path, capsys: Capture) -> None:
