@@ -25,14 +25,12 @@ class _StopError(BaseException):
 @click.option(
     "--project",
     type=click.Path(path_type=Path),
-    default=Path(),
-    show_default="the current directory",
-    help="Top of the work tree that is changed.",
+    help="Top of the work tree that is changed; the current directory when left out.",
 )
 @click.option("--check", is_flag=True, help="Say whether it may be applied, and change nothing.")
 @click.option("--recover", "is_recovery", is_flag=True, help="Clean up in --project what a broken-off apply left.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def command(*, directory: Path | None, project: Path, check: bool, is_recovery: bool, as_json: bool) -> int:
+def command(*, directory: Path | None, project: Path | None, check: bool, is_recovery: bool, as_json: bool) -> int:
     """Put the promoted candidate of DIRECTORY into the work tree of --project: every file or none.
 
     Everything is checked again first: the seal, the promotion, each decision from its rows, and that the project still
@@ -43,10 +41,11 @@ def command(*, directory: Path | None, project: Path, check: bool, is_recovery: 
     """
     if (directory is None) != is_recovery:
         raise UsageError("name a results directory to apply, or --recover to clean up, and not both")
+    tree = (project or Path()).absolute()
     replaced: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     if directory is None:
-        done = recover(project.absolute())
+        done = recover(tree)
     elif check:
         require_promotable(open_results(directory), now=utc_now())
     else:
@@ -57,7 +56,7 @@ def command(*, directory: Path | None, project: Path, check: bool, is_recovery: 
                     raise _StopError
 
             try:
-                replaced = apply_promotion(open_results(directory), project, now=utc_now(), watch=watch)
+                replaced = apply_promotion(open_results(directory), tree, now=utc_now(), watch=watch)
             except _StopError:
                 click.echo("fairtrial: stopped; everything is as it was", err=True)
                 return 128 + (stop.signal_number or 0)
