@@ -17,6 +17,7 @@ from fairtrial.stats.summary import median, percent_saved
 
 __all__ = [
     "METRICS",
+    "METRIC_WARNINGS",
     "Decision",
     "GatePolicy",
     "GateTask",
