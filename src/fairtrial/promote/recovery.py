@@ -16,12 +16,13 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from fairtrial.errors import HostError, IntegrityError
+from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.host.clock import stamp
 from fairtrial.host.exchange import exchange, open_without_links
+from fairtrial.host.lock import LockHold, acquire_lock
 from fairtrial.promote.target import Target, look_at, sha256_of
 
-__all__ = ["RECOVERY_PREFIX", "Backup", "Recovery", "RecoveryFile", "State", "find_recoveries", "recover"]
+__all__ = ["RECOVERY_PREFIX", "Backup", "Recovery", "RecoveryFile", "State", "find_recoveries", "hold_alone", "recover"]
 
 RECOVERY_PREFIX: Final = ".fairtrial-recovery-"
 SCHEMA: Final = "recovery/1"
@@ -169,8 +170,30 @@ def recover(root: Path) -> tuple[str, ...]:
 
     Raises:
         IntegrityError: A recovery file cannot be read, or a person must decide; it stays.
-        HostError: The file system refuses.
+        HostError: The file system refuses, or a transaction is running.
+        UsageError: There is no such tree.
     """
+    with hold_alone(root):
+        return _recover_all(root)
+
+
+def hold_alone(root: Path) -> LockHold:
+    """Keep every other transaction away from a tree, until released or until we die.
+
+    Raises:
+        UsageError: There is no such tree.
+        HostError: Another one is running; the message names its process.
+    """
+    if not root.is_dir():
+        raise UsageError(f"{root}: no such directory; name the top of the project's work tree")
+    return acquire_lock(root, wait_s=0.0, on_wait=_never)
+
+
+def _never(holder: object) -> None:
+    """Hear that there would be a wait: with `wait_s=0` there is none."""
+
+
+def _recover_all(root: Path) -> tuple[str, ...]:
     done: list[str] = []
     for path in find_recoveries(root):
         if path.suffix == ".new":  # one that was being written; the one before it, if any, still holds

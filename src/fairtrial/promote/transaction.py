@@ -16,7 +16,7 @@ from typing import Final
 
 from fairtrial.errors import HostError, IntegrityError
 from fairtrial.host.exchange import exchange
-from fairtrial.promote.recovery import RecoveryFile, State, find_recoveries
+from fairtrial.promote.recovery import RecoveryFile, State, find_recoveries, hold_alone
 from fairtrial.promote.target import Change, Held, Target, hold
 
 __all__ = ["Step", "publish"]
@@ -54,13 +54,13 @@ def publish(root: Path, changes: Sequence[Change], *, now: datetime, watch: Watc
         UsageError: The tree is not what the changes were made for, or an earlier transaction is not cleaned up. Nothing
             was touched.
         IntegrityError: Somebody changed the tree meanwhile; everything was put back, or a recovery file says what not.
-        HostError: The file system refused; likewise.
+        HostError: The file system refused; likewise. Or another transaction is running in the tree.
     """
-    if leftovers := find_recoveries(root):
-        raise IntegrityError(
-            f"{leftovers[0]}: an earlier attempt was broken off; run `fairtrial apply --recover` first"
-        )
     with ExitStack() as stack:
+        stack.enter_context(hold_alone(root))
+        if leftovers := find_recoveries(root):
+            message = f"{leftovers[0]}: an earlier attempt was broken off; run `fairtrial apply --recover` first"
+            raise IntegrityError(message)
         held = hold(root, changes, stack)
         watch(Step.HELD, "")
         if not held.targets:

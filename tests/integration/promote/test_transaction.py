@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -339,3 +341,88 @@ def test_a_recovery_file_that_nobody_can_read_stays(tree: Path) -> None:
 
 def test_there_is_nothing_to_recover_in_a_clean_tree(tree: Path) -> None:
     assert recover(tree) == ()
+
+
+def break_off(tree: Path, *, n_exchanged: int) -> dict[str, object]:
+    """Leave the tree as a kill after so many exchanges leaves it; returns what the recovery file says."""
+    child = os.fork()
+    if child == 0:
+        watch = at(Step.EXCHANGED, lambda: os.kill(os.getpid(), signal.SIGKILL), number=n_exchanged)
+        publish(tree, CHANGES, now=NOW, watch=watch)
+        os._exit(9)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    return only_recovery(tree)
+
+
+def test_an_edit_after_a_kill_is_kept_and_left_to_a_person(tree: Path) -> None:
+    break_off(tree, n_exchanged=2)
+    (tree / PATHS[1]).write_bytes(b"mine")
+    with pytest.raises(IntegrityError, match=rf"edited since: .*{PATHS[1]}; keep what you want"):
+        recover(tree)
+    assert contents(tree) == [OLD, b"mine", OLD]
+    assert len(find_recoveries(tree)) == 1
+    assert [path for path in leftovers(tree) if path.startswith("a/")]
+
+
+def test_a_lost_displaced_file_is_taken_from_the_backup(tree: Path) -> None:
+    backups = break_off(tree, n_exchanged=1)["backups"]
+    assert isinstance(backups, list)
+    Path(backups[0]["candidate"]).unlink()
+    assert recover(tree) == (f"{PATHS[0]}: put back",)
+    assert contents(tree) == [OLD] * 3
+    assert leftovers(tree) == []
+
+
+def test_an_edit_of_the_last_moment_is_put_back_after_a_kill(tree: Path) -> None:
+    backups = break_off(tree, n_exchanged=1)["backups"]
+    assert isinstance(backups, list)
+    Path(backups[0]["candidate"]).write_bytes(b"mine")  # as if it had been in the file's place just before
+    recover(tree)
+    assert contents(tree) == [b"mine", OLD, OLD]
+    assert leftovers(tree) == []
+
+
+def test_a_second_transaction_waits_for_nobody_and_changes_nothing(tree: Path) -> None:
+    problems: list[str] = []
+
+    def second() -> None:
+        for act in (lambda: publish(tree, CHANGES, now=NOW, watch=ignore), lambda: recover(tree)):
+            with pytest.raises(HostError, match="still locked by") as found:
+                act()
+            problems.append(str(found.value))
+
+    publish(tree, CHANGES, now=NOW, watch=at(Step.READY, second, number=2))
+    assert len(problems) == 2
+    assert contents(tree) == [NEW] * 3
+
+
+def test_a_tree_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such directory"):
+        publish(tmp_path / "none", CHANGES, now=NOW, watch=ignore)
+    with pytest.raises(UsageError, match="no such directory"):
+        recover(tmp_path / "none")
+
+
+@pytest.mark.root
+def test_files_of_a_lower_layer_are_replaced_through_an_overlay_mount(tree: Path, tmp_path: Path) -> None:
+    for name in ("upper", "work", "merged"):
+        (tmp_path / name).mkdir()
+    places = f"lowerdir={tree},upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "from datetime import UTC, datetime\n"
+        "from tree_with_mirrors import CHANGES, NEW, contents, leftovers\n"
+        "from fairtrial.promote.transaction import publish\n"
+        "root = Path(sys.argv[2])\n"
+        "publish(root, CHANGES, now=datetime.now(UTC), watch=lambda _step, _path: None)\n"
+        "assert (contents(root), leftovers(root)) == ([NEW] * 3, [])\n"
+    )
+    mount = f'mount -t overlay overlay -o {places} {tmp_path}/merged && exec "$0" -c "$1" "$2" {tmp_path}/merged'
+    argv = ["unshare", "-m", "/bin/sh", "-c", mount, sys.executable, script, str(Path(__file__).parent)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "mount:" in done.stderr:
+        pytest.skip(f"no overlay can be mounted here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    assert contents(tree) == [OLD] * 3
