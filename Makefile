@@ -9,14 +9,16 @@ BIN := .venv/bin
 
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test lint bench setup lock clean
+.PHONY: help demo test lint bench setup agents lock clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
 
-demo: ## set up, then measure git at an agent's task and show the result
+demo: ## set up, then measure git at an agent's task and at publishing under faults, and show both
 	@requirements/setup run
 	$(BIN)/fairtrial loop --subjects git --scenarios task_loop,agent_task_baseline_v1 --transport file,http --runs 3
+	$(BIN)/fairtrial loop --subjects git --scenarios publication_under_fault_v1 --transport http --runs 1 --faults \
+	  reply_lost_reused,reply_lost_fresh,request_lost,client_killed,server_refuses
 
 test: setup ## set up, then run every test (ARGS="-k name" or a path for some)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
@@ -39,12 +41,16 @@ bench: setup ## run every benchmark; keep the machine idle
 setup: ## make .venv hold what requirements/dev.lock lists
 	@requirements/setup dev
 
+agents: ## install the agent command lines (2 GB) below .cache/agents; print what to put on PATH
+	@requirements/agents/setup
+
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --cache-dir .cache/pip-tools $(UPGRADE)
 
 lock: setup ## pin requirements again after a change (UPGRADE=--upgrade for the newest versions)
 	$(COMPILE) --output-file requirements/run.lock pyproject.toml requirements/run.in
 	$(COMPILE) --output-file requirements/dev.lock pyproject.toml requirements/run.in requirements/dev.in
+	$(COMPILE) --output-file requirements/mini-swe-agent.lock requirements/mini-swe-agent.in
 
 clean: ## remove .venv and every cache; results stay
 	rm -rf .venv .cache .hypothesis dist

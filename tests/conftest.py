@@ -16,6 +16,8 @@ import pytest
 from _pytest.nodeid import NodeId
 from hypothesis import settings
 
+from fairtrial.host.slot import Slot, open_slot
+
 
 class Part(NamedTuple):
     """A program that some tests need.
@@ -34,6 +36,12 @@ PARTS: Final = {
     "hg": Part("core", "apt-get install mercurial"),
     "fossil": Part("core", "apt-get install fossil"),
     "bwrap": Part("core", "apt-get install bubblewrap"),
+    "claude": Part("agents", "make agents"),
+    "codex": Part("agents", "make agents"),
+    "opencode": Part("agents", "make agents"),
+    "gemini": Part("agents", "make agents"),
+    "mini": Part("agents", "make agents"),
+    "rg": Part("agents", "make agents, or apt-get install ripgrep"),
     "oak": Part("built", "cargo install --locked oakvcs-cli --version 0.102.0"),
     "jj": Part("built", "cargo install --locked jj-cli --version 0.45.1"),
 }
@@ -146,3 +154,17 @@ def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
 def clone(pytestconfig: pytest.Config) -> Path:
     """The root of the clone."""
     return pytestconfig.rootpath
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A directory that any user may enter: with root, sandboxes run under another uid."""
+    directory = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def slot(public_path: Path) -> Slot:
+    return open_slot(public_path)

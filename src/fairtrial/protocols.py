@@ -5,16 +5,39 @@ inherit. What a plugin raises that is no `FairtrialError` makes its trial void w
 with exit code 70.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from fairtrial.evidence.publication import ClientClaim
-from fairtrial.model.loop import LocalState, Manner, Motion, Place, Probe, Serve, Step, Transport, Truth, Variant
+from fairtrial.model.agent import (
+    AgentProbe,
+    Installation,
+    Report,
+    SessionPlan,
+    SessionRequest,
+    SkillProof,
+    Tool,
+    ToolControl,
+)
+from fairtrial.model.loop import (
+    LocalState,
+    Manner,
+    Motion,
+    Place,
+    Probe,
+    Sabotage,
+    Serve,
+    Step,
+    StoreFault,
+    Transport,
+    Truth,
+    Variant,
+)
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.settings import FrontSettings
 
-__all__ = ["Engine", "RunProbe", "Subject", "Worker"]
+__all__ = ["Agent", "Engine", "RunProbe", "Subject", "Worker"]
 
 
 class RunProbe(Protocol):
@@ -37,12 +60,14 @@ class Subject(Protocol):
         acquisition_models: What a fresh and a warm acquisition are called in records.
         publication_request: Substring of "METHOD target" of the HTTP requests that can move a branch, for fault rules
             and for counting replays.
+        publication_mark: Text in what a client sends by which a publication is known in the tool's own protocol.
     """
 
     kind: ClassVar[str]
     transports: ClassVar[frozenset[Transport]]
     acquisition_models: ClassVar[Mapping[Manner, str]]
     publication_request: ClassVar[str]
+    publication_mark: ClassVar[str]
 
     def __init__(self, variant: Variant) -> None:
         """Take a variant; it must not touch the machine."""
@@ -110,6 +135,10 @@ class Subject(Protocol):
         """The published head that the last command of `reconcile` told of; None when it told of none."""
         ...
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """How the store can be made to fail; None when this tool's server has no such fault."""
+        ...
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The branch that publishing moves: `place.branch`, or what the workspace says if the tool named it."""
         ...
@@ -122,12 +151,55 @@ class Subject(Protocol):
         """The workspace's head as the client knows it, or None when it has none."""
         ...
 
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The branch's head in the server's own store at this moment, or None when there is none."""
+        ...
+
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """Read a published branch back: head and the exact bytes of `path`, from the store and over the transport."""
         ...
 
     def withdraw(self, run: RunProbe, place: Place, branches: Sequence[str]) -> str:
         """Delete published branches from a hosted remote; "" when all are gone, else what remained and why."""
+        ...
+
+
+class Agent(Protocol):
+    """A coding agent driven through whole sessions: entry-point group `fairtrial.agents`, one file each.
+
+    All methods but `probe` are pure: they say what a session is made of and what its output says; the lane builds the
+    sandbox, runs the command behind the relay, and believes the wire.
+
+    Attributes:
+        dialect: The model API that it speaks, by the gateway's name for it; None for an agent without a model.
+        tested_version: The version that this file was proven with; None where there is none to name.
+        install: The command that installs it.
+        skills: How it uses skills, and what proves that.
+        skills_directory: Where it looks for its user's skills, below its home; None where it does not look.
+        tools: What it has of each kind of tool, and whether it can go without.
+        efforts: The words that it takes for `SessionRequest.effort`; empty when it takes none.
+        speaks_mcp: Whether it can be given tool servers.
+    """
+
+    dialect: ClassVar[str | None]
+    tested_version: ClassVar[str | None]
+    install: ClassVar[str]
+    skills: ClassVar[SkillProof]
+    skills_directory: ClassVar[str | None]
+    tools: ClassVar[Mapping[Tool, ToolControl]]
+    efforts: ClassVar[tuple[str, ...]]
+    speaks_mcp: ClassVar[bool]
+
+    def probe(self) -> AgentProbe:
+        """Find the program and its version on this host."""
+        ...
+
+    def session(self, request: SessionRequest, installation: Installation) -> SessionPlan:
+        """What a session is made of; `UsageError` when the agent cannot do what is asked."""
+        ...
+
+    def read_report(self, lines: Iterable[bytes]) -> Report:
+        """Read the standard output of a session, line by line; it never raises on what a session printed."""
         ...
 
 

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from fairtrial import protocols
-from fairtrial.model import loop
+from fairtrial.model import agent, loop
 from fairtrial.model.trial import LoopTask, TrialSpec
 from fairtrial.plugins import GROUPS
 from fairtrial.sweep.worker import Answer
@@ -46,7 +46,10 @@ def test_the_entry_point_groups_are_those_of_the_program(read_table: ReadTable, 
         assert set(names(line["built in"])) == ours
 
 
-@pytest.mark.parametrize(("heading", "protocol"), [("Subject", protocols.Subject), ("Engine", protocols.Engine)])
+@pytest.mark.parametrize(
+    ("heading", "protocol"),
+    [("Agent", protocols.Agent), ("Subject", protocols.Subject), ("Engine", protocols.Engine)],
+)
 def test_the_members_of_a_protocol_are_in_the_reference(heading: str, protocol: type, read_table: ReadTable) -> None:
     told = [line["member"].strip("`") for line in read_table(PAGE, heading) if "member" in line]
     worker = members_of(protocols.Worker) if protocol is protocols.Engine else []
@@ -61,6 +64,15 @@ def test_the_values_that_a_subject_meets_are_in_the_reference(read_table: ReadTa
     assert told.keys() == {*named, "Reading"}
     for name, attributes in told.items():
         assert attributes == fields_of(getattr(loop, name))
+
+
+def test_the_values_that_an_agent_meets_are_in_the_reference(read_table: ReadTable, names: Names) -> None:
+    told = {
+        line["value"].strip("`"): names(line["attributes"]) for line in read_table(PAGE, "Agent") if "value" in line
+    }
+    assert told == {
+        name: fields_of(value) for name in sorted(agent.__all__) if is_dataclass(value := getattr(agent, name))
+    }
 
 
 def test_a_trial_spec_is_in_the_reference(read_table: ReadTable) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -18,7 +18,8 @@ from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import filesystem_of
 from fairtrial.host.namespace import Isolation, probe_isolation
 from fairtrial.model.loop import Variant
-from fairtrial.plugins import plugin_names
+from fairtrial.plugins import load_plugin, plugin_names
+from fairtrial.protocols import Agent
 from fairtrial.sweep.resolve import find_subjects
 from fairtrial.sweep.scratch import scratch_base
 
@@ -79,6 +80,7 @@ def look(scratch: Path | None) -> Iterator[Check]:
     yield _lock()
     yield _scratch(scratch)
     yield from _subjects()
+    yield from _agents()
     yield _bubblewrap()
 
 
@@ -136,6 +138,26 @@ def _subjects() -> Iterator[Check]:
         yield Check(
             name="subjects", status=Status.CANNOT, found="no subject can run here", remedy="apt-get install git"
         )
+
+
+def _agents() -> Iterator[Check]:
+    for name in plugin_names("fairtrial.agents"):
+        label = f"agent {name}"
+        try:
+            agent = cast("type[Agent]", load_plugin("fairtrial.agents", name).target)()
+            probe = agent.probe()
+        except FairtrialError as problem:
+            yield Check(name=label, status=Status.NOTE, found=str(problem))
+            continue
+        if probe.missing is not None:
+            yield Check(name=label, status=Status.NOTE, found=probe.missing)
+            continue
+        found = f"{probe.version or 'no version'} at {probe.binary}"
+        if untested := probe.details.get("untested"):
+            yield Check(name=label, status=Status.NOTE, found=f"{found}; {untested}", remedy=agent.install)
+        else:
+            tested = "" if agent.tested_version is None else ", the tested version"
+            yield Check(name=label, status=Status.OK, found=found + tested)
 
 
 def _bubblewrap() -> Check:

@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "resume": "Finish a sweep that was broken off.",
     "trial": "Run one trial from a spec file (what an engine sends to a worker).",
 }
-HIDDEN: Final = ("worker",)
+HIDDEN: Final = ("gateway", "worker")
 OUR_BUG: Final = 70
 INTERRUPTED: Final = 130
 

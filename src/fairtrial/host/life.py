@@ -1,4 +1,4 @@
-"""A worker's own end, and the end of everything below it. Called inside the worker only."""
+"""The own end of a process that must not outlive its sweep: a worker with everything below it, or a server."""
 
 import atexit
 import ctypes
@@ -12,7 +12,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.group import KILL_WAIT_S, pause_ms
 from fairtrial.host.proc import kill_if, list_pids, read_stat
 
-__all__ = ["die_with_parent", "guard_life", "kill_strays"]
+__all__ = ["die_with_parent", "guard_life", "guard_server", "kill_strays"]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -42,18 +42,41 @@ def guard_life(stdin_fd: int) -> None:
     threading.Thread(target=_die_with_input, args=(stdin_fd,), name="life", daemon=True).start()
 
 
-def die_with_parent(parent: int) -> None:
-    """Let this process be killed when the thread that started it ends.
+def die_with_parent(parent: int, *, signal_number: int = signal.SIGKILL) -> None:
+    """Let this process be sent a signal when the thread that started it ends.
 
     Args:
         parent: Id of the parent, taken before it could have died.
+        signal_number: The signal.
 
     Raises:
         HostError: The kernel refused.
     """
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal_number)
     if os.getppid() != parent:
         os._exit(0)  # it died before the signal was asked for
+
+
+def guard_server(stdin_fd: int, *, grace_s: float) -> None:
+    """Tie a server without children to whoever holds the write end of its standard input.
+
+    It ends in order by itself when its input ends; this is for the case that it does not. TERM comes when the parent
+    dies, in case somebody else holds the pipe open; and `grace_s` after the end of input the process ends, whatever its
+    event loop is busy with. Call it once, first thing, on the main thread, with TERM handled.
+
+    Raises:
+        HostError: The kernel refused.
+    """
+    die_with_parent(os.getppid(), signal_number=signal.SIGTERM)
+    threading.Thread(target=_die_after_input, args=(stdin_fd, grace_s), name="life", daemon=True).start()
+
+
+def _die_after_input(stdin_fd: int, grace_s: float) -> None:
+    watcher = select.poll()
+    watcher.register(stdin_fd, 0)  # no event but the hang-up, which is always reported
+    watcher.poll()
+    threading.Event().wait(grace_s)
+    os._exit(1)
 
 
 def _prctl(option: int, value: int) -> None:

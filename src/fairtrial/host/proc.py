@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ProcessStat", "kill_if", "list_pids", "proc_is_ours", "read_stat"]
+__all__ = ["ProcessStat", "kill_if", "list_pids", "proc_is_ours", "read_stat", "signal_if"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,12 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def kill_if(pid: int, still: Callable[[int], bool]) -> bool:
-    """KILL one process if `still(pid)` holds after its id was pinned; return whether it was sent.
+    """KILL one process as `signal_if` does."""
+    return signal_if(pid, signal.SIGKILL, still)
+
+
+def signal_if(pid: int, signum: int, still: Callable[[int], bool]) -> bool:
+    """Signal one process if `still(pid)` holds after its id was pinned; return whether it was sent.
 
     Between a look at /proc and a kill the id may come to mean another process. A pidfd keeps meaning the process it
     was opened on, so what is true after opening is true of what the signal reaches.
@@ -71,7 +76,7 @@ def kill_if(pid: int, still: Callable[[int], bool]) -> bool:
     try:
         if not still(pid):
             return False
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        signal.pidfd_send_signal(pidfd, signum)
     except (ProcessLookupError, PermissionError):
         return False  # it ended, or took on another uid
     finally:

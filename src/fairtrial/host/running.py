@@ -12,7 +12,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.group import KILL_WAIT_S, kill_group_and_reap, signal_group, wait_group_gone
 from fairtrial.host.spawn import Plumbing, Spawn, Stdio, explain_spawn_error, find_program
 
-__all__ = ["Running", "start"]
+__all__ = ["Running", "start", "wait_any"]
 
 
 class Running:
@@ -121,6 +121,15 @@ class Running:
             self.close()
 
 
+def wait_any(children: Sequence[Running], timeout_s: float) -> tuple[Running, ...]:
+    """Wait until one of them has ended, at most so long; those that have. Each must still be open."""
+    watcher = select.poll()
+    for child in children:
+        watcher.register(child.pidfd, select.POLLIN)
+    ready = {fd for fd, _ in watcher.poll(max(timeout_s, 0) * 1000)}
+    return tuple(child for child in children if child.pidfd in ready)
+
+
 def start(
     argv: Sequence[str],
     *,
@@ -129,8 +138,11 @@ def start(
     stdin: Plumbing = Plumbing.NULL,
     stdout: Plumbing = Plumbing.NULL,
     stderr: Plumbing = Plumbing.NULL,
+    pass_fds: Sequence[int] = (),
 ) -> Running:
     """Start a child in a session of its own and return it at once; `env` is its whole environment.
+
+    It gets copies of `pass_fds` as its descriptors 3, 4, ... in this order.
 
     Raises:
         HostError: It could not be started.
@@ -142,7 +154,7 @@ def start(
     if program is None:
         message = f"cannot start {argv[0]}: not found on PATH={env.get('PATH', '')}; install it or correct PATH"
         raise HostError(message)
-    stdio = Stdio(stdin=stdin, stdout=stdout, stderr=stderr)
+    stdio = Stdio(stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds)
     try:
         with Spawn(argv, program=program, env=env, cwd=cwd, stdio=stdio) as spawn:
             try:

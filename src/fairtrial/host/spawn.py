@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import shutil
+import socket
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -72,6 +73,8 @@ class Plumbing(Enum):
 
     NULL = "null"
     PIPE = "pipe"
+    SOCKET = "socket"
+    """Like a pipe, but no other process can open it through /proc. Output only."""
     INHERIT = "inherit"
 
 
@@ -81,13 +84,21 @@ class Stdio:
     Every descriptor is close-on-exec and above 2. Closing twice is harmless.
 
     Attributes:
-        child_fds: What the child gets as 0, 1 and 2; None = it inherits ours.
+        child_fds: What the child gets as 0, 1, 2 and on; None = it inherits ours.
         our_fds: Our end of each pipe, else None.
     """
 
     __slots__ = ("_open", "child_fds", "our_fds")
 
-    def __init__(self, *, stdin: Plumbing, stdout: Plumbing, stderr: Plumbing) -> None:
+    def __init__(self, *, stdin: Plumbing, stdout: Plumbing, stderr: Plumbing, pass_fds: Sequence[int] = ()) -> None:
+        """Open the streams.
+
+        Args:
+            stdin: What its standard input is connected to.
+            stdout: What its standard output is connected to.
+            stderr: What its standard error is connected to.
+            pass_fds: Descriptors of the caller, who keeps them; the child gets them as 3, 4, ... in this order.
+        """
         self._open: set[int] = set()
         child: list[int | None] = []
         ours: list[int | None] = []
@@ -96,17 +107,30 @@ class Stdio:
                 child_fd, our_fd = self._connect(number, plumbing)
                 child.append(child_fd)
                 ours.append(our_fd)
+            child += [self._copy_above(fd, 3 + len(pass_fds)) for fd in pass_fds]
         except BaseException:
             self.close()
             raise
         self.child_fds = tuple(child)
         self.our_fds = tuple(ours)
 
+    def _copy_above(self, fd: int, lowest: int) -> int:
+        """Copy a descriptor to a number that no descriptor of the child will overwrite."""
+        copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+        self._open.add(copy)
+        return copy
+
     def _connect(self, number: int, plumbing: Plumbing) -> tuple[int | None, int | None]:
         if plumbing is Plumbing.INHERIT:
             return None, None
         if plumbing is Plumbing.NULL:
             return self._own(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)), None
+        if plumbing is Plumbing.SOCKET:
+            if number == 0:
+                raise ValueError("standard input cannot be a socket here")
+            ours, childs = (end.detach() for end in socket.socketpair())
+            self._open |= {ours, childs}
+            return self._own(childs), self._own(ours)
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         self._open |= {read_fd, write_fd}
         read_fd, write_fd = self._own(read_fd), self._own(write_fd)
@@ -193,7 +217,7 @@ class Spawn:
                 if fd is not None:
                     _check(_add_dup2(self._actions, fd, number))
             # Our own descriptors are close-on-exec, but what our parent left open in us is not.
-            _check(_add_closefrom(self._actions, 3))
+            _check(_add_closefrom(self._actions, len(stdio.child_fds)))
         except BaseException:
             _actions_destroy(self._actions)
             raise

@@ -126,7 +126,7 @@ class Pass:
         if outcome is None:
             spec = self.spec(due)
             scenario = SCENARIOS[spec.loop.scenario]
-            row = RowBuilder.of(spec, scenario.profile).void(scenario.stem, kind, detail)
+            row = RowBuilder.of(spec, scenario).void(scenario.stem, kind, detail)
             identity = {"sweep": self.sweep, "key": due.trial.key, "attempt": due.attempt}
             directory = self.results.attempt_dir(due.trial.key, due.attempt)
             now = rfc3339(utc_now())

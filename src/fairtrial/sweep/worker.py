@@ -120,7 +120,7 @@ def _record(spec: TrialSpec) -> TrialRecord:
     except Exception as bug:  # noqa: BLE001 - the one broad except of a trial: our bug voids the trial and the sweep goes on
         LOG.warning("%s: %s", type(bug).__name__, bug)  # the traceback is an artifact of the attempt
         scenario = SCENARIOS[spec.loop.scenario]
-        row = RowBuilder.of(spec, scenario.profile).void(scenario.stem, "unknown", f"{type(bug).__name__}: {bug}")
+        row = RowBuilder.of(spec, scenario).void(scenario.stem, "unknown", f"{type(bug).__name__}: {bug}")
         return TrialRecord(rows=(row,), artifacts={"exception.txt": "".join(traceback.format_exception(bug)).encode()})
 
 

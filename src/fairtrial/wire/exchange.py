@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
-from fairtrial.wire.faults import FaultKind, PlannedFault
+from fairtrial.wire.faults import FaultKind, Garbler, PlannedFault
 from fairtrial.wire.gate import NOTHING, AtCut, Gate, ReadAhead
 from fairtrial.wire.http1 import (
     BadMessageError,
@@ -122,6 +122,7 @@ class Exchange:
         self._parameter = None if rule is None else rule.fault.parameter
         self._closes = request.method == "GET" and reuse is ConnectionReuse.FRESH
         self._on_upstream_done = on_upstream_done
+        self._garbler = Garbler(self._parameter or 0) if self._kind is FaultKind.GARBLE_REPLY else None
         observed.method, observed.target = request.method, request.target
         observed.request_declared_bytes = request.framing.n_bytes
         observed.request_head_bytes = observed.request_wire_bytes = len(raw_head)
@@ -262,6 +263,9 @@ class Exchange:
                 await self._client.discard_until_end()
                 self.observed.client_gone = True
                 return After.CLOSE
+            case FaultKind.GARBLE_REPLY if self._garbler is not None and self._garbler.done:
+                self._fire()
+                return natural
             case FaultKind.DELAY | FaultKind.THROTTLE if self.observed.delivery is Delivery.COMPLETE:
                 self._fire()
                 return natural
@@ -295,6 +299,8 @@ class Exchange:
             async for piece in read_body(upstream.reader, head.framing):
                 self.observed.reply_body_bytes += piece.n_payload_bytes
                 self.observed.reply_wire_bytes += len(piece.wire)
+                if self._garbler is not None:
+                    piece = piece.with_payload(self._garbler.garble(piece.payload))  # noqa: PLW2901
                 await gate.send_piece(piece)
         except EndedEarlyError as error:
             # After a planned cut of the request it is we who left.

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from fairtrial.errors import UsageError
 
-__all__ = ["Fault", "FaultKind", "FaultReport", "PlannedFault", "parse_faults", "plan_faults", "take_due"]
+__all__ = ["Fault", "FaultKind", "FaultReport", "Garbler", "PlannedFault", "parse_faults", "plan_faults", "take_due"]
 
 
 class FaultKind(StrEnum):
@@ -26,6 +26,7 @@ class FaultKind(StrEnum):
     STATUS = "status"  # the status code that is answered instead of forwarding
     TRUNCATE_REPLY = "truncate_reply"  # bytes of the reply body that still reach the client; FIN
     RST_CONNECT = "rst_connect"  # the connection is reset once the head is read; nothing goes on
+    GARBLE_REPLY = "garble_reply"  # bytes of the reply body before some that are overwritten by nonsense
     STALL = "stall"  # bytes of the reply body before silence (null: not even the head)
 
 
@@ -37,6 +38,7 @@ _PARAMETER: Final[Mapping[FaultKind, range]] = {
     FaultKind.THROTTLE: _ANY_COUNT[1:],
     FaultKind.STATUS: range(400, 600),
     FaultKind.TRUNCATE_REPLY: _ANY_COUNT,
+    FaultKind.GARBLE_REPLY: _ANY_COUNT,
     FaultKind.STALL: _ANY_COUNT,
 }
 _KINDS: Final = tuple(str(kind) for kind in FaultKind)
@@ -186,3 +188,36 @@ def _check_parameter(fault: Fault, *, where: str) -> None:
     if fault.retry_after_s is not None and fault.kind is not FaultKind.STATUS:
         msg = f"{where}: only a status fault has retry_after_s"
         raise UsageError(msg)
+
+
+class Garbler:
+    """Overwrites some bytes of a reply with nonsense, its length unchanged, so that every framing stays whole.
+
+    Attributes:
+        done: All of the nonsense is in.
+    """
+
+    NONSENSE: Final = b"\xff{garbled"
+
+    def __init__(self, start: int) -> None:
+        """Prepare.
+
+        Args:
+            start: Payload bytes before the nonsense.
+        """
+        self._start = start
+        self._position = 0
+
+    @property
+    def done(self) -> bool:
+        """All of the nonsense is in."""
+        return self._position >= self._start + len(self.NONSENSE)
+
+    def garble(self, data: bytes) -> bytes:
+        """Return the next bytes of the payload, with their part of the nonsense."""
+        offset = self._start - self._position
+        self._position += len(data)
+        first, last = max(offset, 0), min(offset + len(self.NONSENSE), len(data))
+        if first >= last:
+            return data
+        return data[:first] + self.NONSENSE[first - offset : last - offset] + data[last:]

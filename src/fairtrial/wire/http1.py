@@ -22,10 +22,12 @@ __all__ = [
     "BodyKind",
     "ByteSource",
     "EndedEarlyError",
+    "Fields",
     "Framing",
     "Piece",
     "ReplyHead",
     "RequestHead",
+    "is_field_line",
     "parse_chunk_size",
     "parse_reply_head",
     "parse_request_head",
@@ -162,6 +164,12 @@ class Piece:
         """The payload alone."""
         return self.wire[self.n_prefix_bytes :][: self.n_payload_bytes]
 
+    def with_payload(self, payload: bytes) -> "Piece":
+        """Return the piece with other payload of the same length."""
+        rest = self.wire[self.n_prefix_bytes + self.n_payload_bytes :]
+        wire = self.wire[: self.n_prefix_bytes] + payload + rest
+        return Piece(wire=wire, n_prefix_bytes=self.n_prefix_bytes, n_payload_bytes=self.n_payload_bytes)
+
     def cut(self, n_payload_bytes: int) -> bytes:
         """Return the wire bytes up to and with the first so many payload bytes."""
         return self.wire[: self.n_prefix_bytes + n_payload_bytes]
@@ -294,6 +302,11 @@ def parse_chunk_size(line: bytes) -> int:
         msg = f"malformed chunk size line {line[:80]!r}"
         raise BadMessageError(msg)
     return int(match.group(1), 16)
+
+
+def is_field_line(line: bytes) -> bool:
+    """Whether a line without its line end is a header or trailer field."""
+    return _FIELD.match(line) is not None
 
 
 def render_status_line(status: int) -> str:

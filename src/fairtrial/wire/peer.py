@@ -2,10 +2,13 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
+
+from typing_extensions import override
 
 from fairtrial.errors import UsageError
 from fairtrial.wire.http1 import PIECE_BYTES
@@ -103,10 +106,26 @@ class Peer:
 
     Attributes:
         reader: What comes from the peer.
+        count_noticed: How often something has come so far, the end included; only where we connected.
     """
 
-    def __init__(self, reader: CountedReader, writer: asyncio.StreamWriter, sent: ByteCount) -> None:
+    def __init__(
+        self,
+        reader: CountedReader,
+        writer: asyncio.StreamWriter,
+        sent: ByteCount,
+        count_noticed: Callable[[], int] = int,
+    ) -> None:
+        """Wrap a connection.
+
+        Args:
+            reader: What comes from the peer.
+            writer: What goes there.
+            sent: Counts what goes there.
+            count_noticed: How often something has come so far, the end included.
+        """
         self.reader = reader
+        self.count_noticed = count_noticed
         self._writer = writer
         self._sent = sent
 
@@ -142,6 +161,11 @@ class Peer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
         self.abort()
 
+    def end_sending(self) -> None:
+        """Send FIN and go on reading."""
+        if self._writer.can_write_eof() and not self._writer.transport.is_closing():
+            self._writer.write_eof()
+
     async def wait_closed(self) -> None:
         """Wait until a closed connection has sent what was left."""
         try:
@@ -160,8 +184,7 @@ class Peer:
 
     async def close_lingering(self) -> None:
         """Send FIN, then give the peer a second to stop sending: RST on unread input could overtake the reply."""
-        if self._writer.can_write_eof() and not self._writer.transport.is_closing():
-            self._writer.write_eof()
+        self.end_sending()
         try:
             async with asyncio.timeout(_LINGER_S):
                 await self.discard_until_end()
@@ -193,20 +216,50 @@ class Pace:
             await peer.send(part)
 
 
-async def connect_peer(address: Address, *, received: ByteCount, sent: ByteCount) -> Peer:
-    """Connect.
+class _Noticing(asyncio.StreamReaderProtocol):
+    """Counts what comes from the server, its end included.
+
+    Attributes:
+        n_noticed: How often something came.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(reader, loop=loop)
+        self.n_noticed = 0
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self.n_noticed += 1
+        super().data_received(data)
+
+    @override
+    def eof_received(self) -> bool | None:
+        self.n_noticed += 1
+        return super().eof_received()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.n_noticed += 1
+        super().connection_lost(exc)
+
+
+async def connect_peer(
+    address: Address, *, received: ByteCount, sent: ByteCount, tls: ssl.SSLContext | None = None
+) -> Peer:
+    """Connect, with TLS if a context is given; the server must prove to be `address.host`.
 
     Raises:
-        OSError: Nobody listens there.
+        OSError: Nobody listens there, or it cannot prove who it is.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
-    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    protocol = _Noticing(reader, loop)
     if address.port is None:
         transport, _ = await loop.create_unix_connection(lambda: protocol, address.host)
     else:
-        transport, _ = await loop.create_connection(lambda: protocol, address.host, address.port)
-    return Peer(CountedReader(reader, received), asyncio.StreamWriter(transport, protocol, reader, loop), sent)
+        transport, _ = await loop.create_connection(lambda: protocol, address.host, address.port, ssl=tls)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    return Peer(CountedReader(reader, received), writer, sent, lambda: protocol.n_noticed)
 
 
 async def listen_for_peers(

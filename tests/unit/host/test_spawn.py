@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial.host.process import run
+from fairtrial.host.process import run, start
 from fairtrial.host.spawn import Plumbing, Stdio, explain_spawn_error, find_program
 from fairtrial.model.process import ProcessState
 
@@ -71,3 +71,24 @@ def test_every_descriptor_of_the_streams_is_close_on_exec_and_closed_in_the_end(
     for fd in fds:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(fd)
+
+
+def test_a_child_gets_the_callers_descriptors_from_three_on() -> None:
+    ends = [os.pipe() for _ in range(3)]
+    try:
+        argv = ["/bin/sh", "-c", "echo a >&3; echo b >&4; echo c >&5; ls /proc/self/fd | wc -l >&5"]
+        with start(argv, env={"PATH": "/usr/bin:/bin"}, pass_fds=[write_fd for _, write_fd in ends]) as child:
+            assert child.wait(10) == 0
+        assert [os.read(read_fd, 100) for read_fd, _ in ends] == [b"a\n", b"b\n", b"c\n7\n"]
+    finally:
+        for pair in ends:
+            for fd in pair:
+                os.close(fd)
+
+
+def test_a_socket_takes_output_that_no_other_process_can_open() -> None:
+    argv = ["/bin/sh", "-c", "echo x >/proc/self/fd/1 || echo refused"]
+    with start(argv, env={"PATH": "/usr/bin:/bin"}, stdout=Plumbing.SOCKET) as child:
+        assert child.stdout_fd is not None
+        assert os.read(child.stdout_fd, 100) == b"refused\n"
+        child.wait(10)

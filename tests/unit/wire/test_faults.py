@@ -1,7 +1,7 @@
 import pytest
 
 from fairtrial.errors import UsageError
-from fairtrial.wire.faults import Fault, FaultKind, parse_faults, plan_faults, take_due
+from fairtrial.wire.faults import Fault, FaultKind, Garbler, parse_faults, plan_faults, take_due
 
 STATUS = {"match": "POST /", "nth": 1, "kind": "status", "parameter": 503}
 
@@ -61,6 +61,7 @@ def test_a_fault_went_as_planned_only_when_it_fired_on_exactly_what_it_names(
 @pytest.mark.parametrize("kind", FaultKind)
 def test_every_kind_can_be_planned(kind: FaultKind) -> None:
     takes = {"drop_mid_request": 10, "delay": 10, "throttle": 10, "status": 500, "truncate_reply": 0, "stall": 0}
+    takes["garble_reply"] = 0
     data = {"match": "POST", "nth": 1, "kind": str(kind), "parameter": takes.get(kind)}
     (fault,) = parse_faults([data])
     assert (fault.kind, fault.parameter) == (kind, takes.get(kind))
@@ -101,3 +102,19 @@ def test_a_wrong_plan_is_refused_by_place_and_name(value: object, said: str) -> 
     with pytest.raises(UsageError) as caught:
         parse_faults(value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("start", [0, 3, 40])
+@pytest.mark.parametrize("n_bytes", [1, 2, 5, 1000])
+def test_nonsense_takes_the_place_of_as_many_bytes_however_they_come(start: int, n_bytes: int) -> None:
+    text = bytes(range(100))
+    garbler = Garbler(start)
+    parts = [garbler.garble(text[place : place + n_bytes]) for place in range(0, len(text), n_bytes)]
+    assert b"".join(parts) == text[:start] + Garbler.NONSENSE + text[start + len(Garbler.NONSENSE) :]
+    assert garbler.done
+
+
+def test_a_reply_too_short_to_garble_is_not_garbled() -> None:
+    garbler = Garbler(50)
+    assert garbler.garble(b"short") == b"short"
+    assert not garbler.done

@@ -181,6 +181,25 @@ def test_a_truncated_chunked_reply_keeps_its_framing(staged: Staging) -> None:
     asyncio.run(main())
 
 
+def test_a_garbled_chunked_reply_keeps_its_framing_and_its_length(staged: Staging) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head + b"8\r\nabcdefgh\r\n8\r\nijklmnop\r\n0\r\n\r\n")
+        await reader.read()
+
+    async def main() -> None:
+        async with staged(chunks, faults=[fault(FaultKind.GARBLE_REPLY, 4, match="GET")]) as stage:
+            garbled = head + b"8\r\nabcd\xff{ga\r\n8\r\nrblednop\r\n0\r\n\r\n"
+            assert await stage.talk(LAST_GET) == garbled
+            await stage.forwarder.drain(5)
+            (report,) = stage.forwarder.fault_reports
+        assert report.as_planned
+
+    asyncio.run(main())
+
+
 def test_a_planned_status_is_answered_instead_of_forwarding_and_the_connection_lives_on(staged: Staging) -> None:
     async def main() -> None:
         server = Server()

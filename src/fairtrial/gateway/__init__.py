@@ -1,0 +1,1 @@
+"""The model gateway: dialects, meter, egress check, prices, policy, script and record."""

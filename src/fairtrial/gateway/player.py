@@ -1,0 +1,98 @@
+"""The scripted model at work: its replies, its delays, and the faults that its turns plan."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Piece, Rendered
+from fairtrial.gateway.play import NoTurn, select_reply
+from fairtrial.gateway.script import Script
+from fairtrial.gateway.source import Answer, Outgoing
+from fairtrial.wire.faults import Fault
+from fairtrial.wire.loop import loop_s, sleep_s
+from fairtrial.wire.upstream import UpstreamBrokenError
+
+__all__ = ["ScriptPlayer"]
+
+_CHARACTERS_PER_TOKEN: Final = 4
+_MOST_LATE_BYTES: Final = 256 * 1024
+
+
+class ScriptPlayer:
+    """Plays a script. It remembers nothing but how often each turn was tried, which planned faults count by."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._tries: Counter[str] = Counter()
+
+    @property
+    def name(self) -> str:
+        """What its pace is kept under."""
+        return "script"
+
+    @property
+    def reads_conversation(self) -> bool:
+        """It answers what is said."""
+        return True
+
+    def plan_fault(self, call: Call, dialect: Dialect) -> Fault | None:
+        """The fault of the turn that this request is for, while it has tries left to hit."""
+        if call.route.ask is not Ask.GENERATE:
+            return None
+        chosen = select_reply(self._script, call, dialect.name)
+        if isinstance(chosen, NoTurn) or chosen.fault is None:
+            return None
+        self._tries[chosen.key] += 1
+        hits = chosen.fault.times == 0 or self._tries[chosen.key] <= chosen.fault.times
+        return chosen.fault.fault() if hits else None
+
+    @asynccontextmanager
+    async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
+        """Give the scripted reply; see `Source.ask`.
+
+        Raises:
+            UpstreamBrokenError: The request was cut, so there is nothing to answer.
+        """
+        if outgoing.cut_bytes is not None:
+            raise UpstreamBrokenError("planned fault: the request was cut")
+        rendered = self._render(outgoing.call, outgoing.dialect)
+        first, *rest = rendered.pieces or (Piece(data=b""),)
+        if first.delay_s:
+            await sleep_s(first.delay_s)
+        yield Answer(
+            status=rendered.status,
+            fields=tuple(rendered.headers.items()),
+            n_bytes=None if rest or outgoing.call.stream else len(first.data),
+            pieces=_play(first.data, rest),
+        )
+
+    def _render(self, call: Call, dialect: Dialect) -> Rendered:
+        if call.route.ask is Ask.COUNT:
+            n_characters = len(call.system) + sum(len(turn.text) for turn in call.turns)
+            return dialect.render_count(n_characters // _CHARACTERS_PER_TOKEN)
+        chosen = select_reply(self._script, call, dialect.name)
+        if isinstance(chosen, NoTurn):
+            return dialect.render_error(400, ErrorKind.BAD_REQUEST, chosen.message)
+        return dialect.render(chosen.reply, call)
+
+
+async def _play(first: bytes, rest: list[Piece]) -> AsyncIterator[bytes]:
+    """Give the pieces when they are due; what the receiver's slowness cost is made up for, as a provider would."""
+    yield first
+    due_s = loop_s()
+    late: list[bytes] = []
+    for piece in rest:
+        due_s += piece.delay_s
+        if late and (due_s > loop_s() or sum(map(len, late)) > _MOST_LATE_BYTES):
+            yield b"".join(late)
+            late = []
+        wait_s = due_s - loop_s()
+        if wait_s > 0:
+            await sleep_s(wait_s)
+        late.append(piece.data)  # goes out at once, unless the next one is due as well
+        if not piece.delay_s:
+            yield b"".join(late)
+            late = []
+    if late:
+        yield b"".join(late)

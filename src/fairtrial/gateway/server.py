@@ -1,0 +1,203 @@
+"""The gateway itself: its upstreams, its open trials, and the control socket where they are opened and closed."""
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+from fairtrial.errors import FairtrialError, HostError, UsageError
+from fairtrial.gateway.control import (
+    MAX_LINE_BYTES,
+    Status,
+    StatusAsked,
+    TrialClosing,
+    TrialOpened,
+    TrialOpening,
+    parse_message,
+    render_error,
+    render_message,
+)
+from fairtrial.gateway.dialects import DIALECTS
+from fairtrial.gateway.pacer import Pacer
+from fairtrial.gateway.player import ScriptPlayer
+from fairtrial.gateway.script import read_script
+from fairtrial.gateway.settings import GatewaySettings
+from fairtrial.gateway.source import Provider, Source
+from fairtrial.gateway.state import TrialState
+from fairtrial.gateway.trial import Trial
+from fairtrial.host.files import remove_tree
+from fairtrial.store.redact import Redactor
+from fairtrial.wire.faults import parse_faults
+from fairtrial.wire.lines import LineServer
+from fairtrial.wire.loop import report_errors_to
+from fairtrial.wire.upstream import Upstream, parse_origin
+
+__all__ = ["CONTROL", "Gateway"]
+
+CONTROL: Final = "control"
+"""Name of the control socket in the gateway's directory."""
+
+_MAX_INTERNAL_ERRORS: Final = 20
+
+
+class Gateway:
+    """One gateway."""
+
+    def __init__(self, settings: GatewaySettings, keys: Mapping[str, str]) -> None:
+        """Prepare.
+
+        Args:
+            settings: What it is told.
+            keys: The key of each upstream, by its name.
+
+        Raises:
+            UsageError: An upstream's address is none.
+        """
+        self.redactor = Redactor(key for key in keys.values() if key)
+        self._directory = Path(settings.directory)
+        self._is_made = False
+        self._pacer = Pacer()
+        self._providers = {
+            each.name: Provider(each.name, Upstream(parse_origin(each.url), ca_file=each.ca_file), keys[each.name])
+            for each in settings.upstreams
+        }
+        self._trials: set[Trial] = set()
+        self._internal_errors: deque[str] = deque(maxlen=_MAX_INTERNAL_ERRORS)
+        self._control = LineServer(lambda: _Session(self), max_line_bytes=MAX_LINE_BYTES)
+
+    @property
+    def control(self) -> Path:
+        """The control socket."""
+        return self._directory / CONTROL
+
+    @property
+    def _spool(self) -> Path:
+        return self._directory / "spool"
+
+    async def start(self) -> None:
+        """Make the directory and listen for trials.
+
+        Raises:
+            HostError: The directory is there already, or cannot be made.
+        """
+        report_errors_to(self._note_error)
+        try:
+            self._directory.mkdir(mode=0o700)
+            self._is_made = True
+            if os.geteuid() == 0:
+                # A trial's own user must get at its socket through here, where every name is a secret.
+                self._directory.chmod(0o711)
+            self._spool.mkdir(mode=0o700)
+            await self._control.listen(self.control)
+        except OSError as error:
+            raise HostError(
+                f"gateway directory {self._directory}: {error.strerror}; name one that is not there"
+            ) from error
+
+    def _note_error(self, problem: str) -> None:
+        self._internal_errors.append(self.redactor.redact_text(problem))
+
+    async def open(self, opening: TrialOpening) -> tuple[Trial, TrialOpened]:
+        """Open a trial.
+
+        Raises:
+            UsageError: A name, path or value in the request is wrong.
+            HostError: A file or socket cannot be made.
+        """
+        if unknown := [name for name in opening.dialects if name not in DIALECTS]:
+            raise UsageError(f"dialect {unknown[0]!r}; choose from {', '.join(DIALECTS)}")
+        opening = replace(opening, faults=parse_faults([asdict(fault) for fault in opening.faults]))
+        try:
+            state = TrialState(
+                opening,
+                source=self._source_of(opening),
+                pacer=self._pacer,
+                redactor=self.redactor,
+                spool_directory=self._spool,
+            )
+            trial = Trial(state)
+            opened = await trial.listen(self._directory)
+        except OSError as error:
+            raise HostError(f"trial {opening.trial}: {error}") from error
+        self._trials.add(trial)
+        return trial, opened
+
+    def _source_of(self, opening: TrialOpening) -> Source:
+        match opening.upstream, opening.script:
+            case str(name), None if name in self._providers:
+                return self._providers[name]
+            case str(name), None:
+                raise UsageError(f"upstream {name!r}; this gateway has {', '.join(self._providers) or 'none'}")
+            case None, str(path):
+                return ScriptPlayer(read_script(Path(path)))
+            case _:
+                raise UsageError("give either an upstream or a script")
+
+    def forget(self, trial: Trial) -> None:
+        """A trial has been closed."""
+        self._trials.discard(trial)
+
+    def status(self) -> Status:
+        """How it is."""
+        return Status(
+            providers=self._pacer.status(), trials=len(self._trials), internal_errors=tuple(self._internal_errors)
+        )
+
+    async def stop(self) -> None:
+        """Close every trial and remove the directory.
+
+        Raises:
+            OSError: The directory cannot be removed.
+        """
+        await self._control.stop()
+        for trial in tuple(self._trials):
+            await trial.close()
+        for provider in self._providers.values():
+            provider.close()
+        if self._is_made and self._directory.exists():  # what was there before us is not ours to remove
+            remove_tree(self._directory)
+
+
+class _Session:
+    """One control connection, with at most one trial."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._trial: Trial | None = None
+
+    async def answer(self, line: bytes) -> bytes:
+        """Do what a line asks for; see `wire.lines.LineSession`."""
+        try:
+            return await self._obey(line)
+        except FairtrialError as error:
+            return render_error(self._gateway.redactor.redact_text(str(error)))
+
+    async def _obey(self, line: bytes) -> bytes:
+        match parse_message(line):
+            case TrialOpening() as opening:
+                if self._trial is not None:
+                    raise UsageError("this connection has a trial; open another connection for another trial")
+                self._trial, opened = await self._gateway.open(opening)
+                return render_message(opened)
+            case TrialClosing():
+                if self._trial is None:
+                    raise UsageError("this connection has no trial; open one first")
+                trial, self._trial = self._trial, None
+                self._gateway.forget(trial)
+                try:
+                    return render_message(await trial.close())
+                except OSError as error:
+                    raise HostError(f"the trial cannot be closed: {error}") from error
+            case StatusAsked():
+                return render_message(self._gateway.status())
+            case other:
+                raise UsageError(f"{type(other).__name__} is an answer, not a request")
+
+    async def end(self) -> None:
+        """Close the trial of a worker that is gone."""
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            self._gateway.forget(trial)
+            await trial.close()

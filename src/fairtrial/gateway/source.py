@@ -1,0 +1,203 @@
+"""Who answers: a provider. The scripted model and the recording fit the same Protocol; see `player`."""
+
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from fairtrial.gateway.dialect import Call, Dialect
+from fairtrial.gateway.egress import upstream_headers
+from fairtrial.gateway.spool import Spool
+from fairtrial.wire.faults import Fault
+from fairtrial.wire.http1 import Fields
+from fairtrial.wire.upstream import Reply, Upstream, UpstreamBrokenError
+
+__all__ = ["Answer", "Decoder", "Outgoing", "Provider", "Source"]
+
+# Of a reply's headers, those that concern one connection, or tell the trial whose account pays for it.
+_NOT_PASSED: Final = frozenset(
+    {
+        "alt-svc", "connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-connection", "set-cookie",
+        "strict-transport-security", "trailer", "transfer-encoding", "upgrade", "via",
+    }
+)  # fmt: skip
+_SMALL_BYTES: Final = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A request that may go out.
+
+    Attributes:
+        dialect: Its dialect.
+        call: What it asks; without the conversation's text where nobody needs that.
+        headers: The client's headers, names in lower case.
+        body: Its body.
+        cut_bytes: Bytes of the body after which the connection is dropped, for a planned fault; None for none.
+    """
+
+    dialect: Dialect
+    call: Call
+    headers: Mapping[str, str]
+    body: Spool
+    cut_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A reply whose head is here.
+
+    Attributes:
+        status: Its status.
+        fields: Its headers as they are passed on, without framing.
+        n_bytes: Length of its body; None when that is not known.
+        pieces: Its body, once.
+        reused_connection: It came on a connection that had served before; None where there is no connection.
+    """
+
+    status: int
+    fields: Fields
+    n_bytes: int | None
+    pieces: AsyncIterator[bytes]
+    reused_connection: bool | None = None
+
+    def header(self, name: str) -> str:
+        """The last header of that name; "" for none."""
+        return next((value for key, value in reversed(self.fields) if key == name), "")
+
+
+class Source(Protocol):
+    """Whoever answers.
+
+    Attributes:
+        name: What its pace is kept under.
+    """
+
+    @property
+    def name(self) -> str:
+        """What its pace is kept under."""
+        ...
+
+    @property
+    def reads_conversation(self) -> bool:
+        """It must be shown the text of the conversation."""
+        ...
+
+    def plan_fault(self, call: Call, dialect: Dialect) -> Fault | None:
+        """What shall go wrong with this request; asked once for each."""
+        ...
+
+    def ask(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Answer]:
+        """Send a request and give the reply once its head is here; leaving early breaks the reply off.
+
+        Raises:
+            UpstreamBrokenError: There is no whole reply.
+        """
+        ...
+
+
+class Provider:
+    """A provider of models, asked with the key that only this process has."""
+
+    def __init__(self, name: str, upstream: Upstream, key: str) -> None:
+        self._name = name
+        self._upstream = upstream
+        self._key = key
+
+    @property
+    def name(self) -> str:
+        """The upstream's name."""
+        return self._name
+
+    @property
+    def reads_conversation(self) -> bool:
+        """The body goes out as it came."""
+        return False
+
+    def plan_fault(self, call: Call, dialect: Dialect) -> Fault | None:  # noqa: ARG002 - the Protocol's
+        """Nothing: a provider fails by itself."""
+        return None
+
+    @asynccontextmanager
+    async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
+        """Send the request; see `Source.ask`.
+
+        Raises:
+            UpstreamBrokenError: There is no whole reply.
+        """
+        body = outgoing.body
+        head = self._render_head(outgoing)
+        if body.n_bytes <= _SMALL_BYTES and outgoing.cut_bytes is None:
+            head, pieces = head + body.read_all(), None  # one packet
+        else:
+            pieces = body.pieces() if outgoing.cut_bytes is None else _cut(body, outgoing.cut_bytes)
+        async with self._upstream.ask(head, pieces, method="POST") as reply:
+            yield _answer(reply)
+
+    def _render_head(self, outgoing: Outgoing) -> bytes:
+        origin, route = self._upstream.origin, outgoing.call.route
+        headers = upstream_headers(outgoing.dialect, outgoing.headers, key=self._key)
+        # A reply that we cannot read is a reply that we cannot count.
+        headers |= {
+            "host": origin.authority,
+            "accept-encoding": "identity",
+            "content-length": str(outgoing.body.n_bytes),
+        }
+        target = origin.prefix + route.path + (f"?{route.query}" if route.query else "")
+        lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._upstream.close()
+
+
+async def _cut(body: Spool, n_bytes: int) -> AsyncIterator[bytes]:
+    """Give the beginning of a body and fail, so that its connection is dropped."""
+    async for data in body.pieces(n_bytes):
+        yield data
+    raise UpstreamBrokenError("planned fault: the request was cut")
+
+
+def _answer(reply: Reply) -> Answer:
+    passed = tuple(
+        (name, value)
+        for name, value in reply.head.fields
+        if name not in _NOT_PASSED and "organization" not in name and "cookie" not in name
+    )
+    return Answer(
+        status=reply.head.status,
+        fields=passed,
+        n_bytes=reply.head.framing.n_bytes,
+        pieces=reply.pieces(),
+        reused_connection=reply.reused,
+    )
+
+
+class Decoder:
+    """Reads through the content coding of a reply that was coded although we asked for none.
+
+    Attributes:
+        problem: Why what it returns is not the content; None while it is.
+    """
+
+    def __init__(self, coding: str) -> None:
+        name = coding.strip().lower()
+        self.problem: str | None = None
+        # 47: gzip or zlib, as their headers say.
+        self._zlib = zlib.decompressobj(47) if name in {"gzip", "x-gzip", "deflate"} else None
+        if self._zlib is None and name not in {"", "identity"}:
+            self.problem = f"content-encoding {name[:40]!r}"
+
+    def decode(self, data: bytes) -> bytes:
+        """Return what the next bytes hold; b"" when that cannot be read."""
+        if self.problem is not None:
+            return b""
+        if self._zlib is None:
+            return data
+        try:
+            return self._zlib.decompress(data)
+        except zlib.error as error:
+            self.problem = f"broken content-encoding: {error}"
+            return b""

@@ -1,0 +1,114 @@
+"""What a trial's requests come to: a pure fold over its wire log, so that a resume or an audit gets the same."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from fairtrial.gateway.control import Spend, Totals
+from fairtrial.gateway.ledger import Ending, WireRow
+from fairtrial.gateway.policy import ServedModel
+from fairtrial.model.usage import NOTHING_USED, at_least, sum_usage
+
+__all__ = ["MAIN", "SUBAGENT", "provider_fault", "spend_of", "total_rows"]
+
+MAIN: Final = "main"
+SUBAGENT: Final = "subagent"
+
+_FAILED: Final = frozenset({Ending.ERROR_STATUS, Ending.ERROR_EVENT, Ending.BROKEN, Ending.INTERNAL})
+_PROVIDER_STATUS: Final = frozenset({429, *range(500, 600)})
+# Of errors inside a stream, those that say that the provider failed; any other (a prompt too long) is the arm's doing.
+_PROVIDER_KINDS: Final = frozenset(
+    {
+        "api_error", "internal", "internal_error", "internal_server_error", "overloaded", "overloaded_error",
+        "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "server_error", "server_is_overloaded",
+        "service_unavailable", "slow_down", "timeout_error", "unavailable",
+    }
+)  # fmt: skip
+
+
+def spend_of(rows: Iterable[WireRow]) -> Spend:
+    """Add the spending of whole replies; unknown in one is unknown in the sum."""
+    found = list(rows)
+    return Spend(
+        usage=sum_usage(row.usage for row in found),
+        cost_usd=_sum(row.cost_usd for row in found),
+        cost_without_cache_usd=_sum(row.cost_without_cache_usd for row in found),
+    )
+
+
+def _lower_bound(rows: Iterable[WireRow]) -> Spend:
+    """Add what is known to have been spent by replies that broke."""
+    found = [row for row in rows if row.usage is not None]
+    return Spend(
+        usage=at_least(row.usage for row in found),
+        cost_usd=_sum(row.cost_usd for row in found),
+        cost_without_cache_usd=_sum(row.cost_without_cache_usd for row in found),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def total_rows(rows: Iterable[WireRow]) -> Totals:
+    """Fold a wire log. Counts of tokens that cost nothing (`COUNT`) are requests without spending."""
+    found = list(rows)
+    passed = [row for row in found if row.was_passed_on]
+    calls = [row for row in passed if row.ask == "generate" or row.ask is None]
+    whole = [row for row in calls if row.ending is Ending.ANSWERED]
+    broken = [row for row in calls if row.ending is not Ending.ANSWERED]
+    return Totals(
+        requests=len(passed),
+        failed_requests=sum(row.ending in _FAILED for row in passed),
+        retries=sum(row.attempt > 1 for row in passed),
+        refused=dict(Counter(row.refusal for row in found if row.refusal is not None)),
+        spend=spend_of(whole),
+        broken_spend=_lower_bound(broken) if broken else _NOTHING,
+        by_model=_by(whole, [row.served_model or row.requested_model or "" for row in whole]),
+        by_agent=_by(whole, [MAIN if row.agent_claim is None else SUBAGENT for row in whole]),
+        unmeasured_requests=sum(row.usage is None for row in whole),
+        request_bytes=sum(row.request_bytes for row in passed),
+        reply_bytes=sum(row.reply_bytes for row in passed),
+        provider_ms=round(sum(row.provider_ms for row in passed), 3),
+        other_models=_other_models(passed),
+    )
+
+
+_NOTHING: Final = Spend(usage=NOTHING_USED, cost_usd=0.0, cost_without_cache_usd=0.0)
+
+
+def _by(rows: Sequence[WireRow], names: Sequence[str]) -> dict[str, Spend]:
+    return {
+        name: spend_of(row for row, own in zip(rows, names, strict=True) if own == name) for name in sorted(set(names))
+    }
+
+
+def _other_models(rows: Iterable[WireRow]) -> tuple[str, ...]:
+    names = {row.requested_model for row in rows if row.model_allowed is False}
+    names |= {row.served_model for row in rows if row.served_as is ServedModel.OTHER}
+    return tuple(sorted(name for name in names if name is not None))
+
+
+def provider_fault(rows: Iterable[WireRow]) -> str | None:
+    """How the main loop's last request ended, when the provider was at fault; None when it was not.
+
+    Requests that the gateway refused or answered itself do not count: they say nothing about the provider.
+    """
+    main = [row for row in rows if row.was_passed_on and row.agent_claim is None and row.ask != "count"]
+    if not main:
+        return None
+    last = main[-1]
+    match last.ending:
+        case Ending.ERROR_STATUS if last.status in _PROVIDER_STATUS:
+            return f"status {last.status}"
+        case Ending.ERROR_EVENT if (last.error_kind or "").lower() in _PROVIDER_KINDS:
+            return f"error in the stream: {last.detail}"
+        case Ending.BROKEN:
+            return f"broken connection: {last.detail}"
+        case _:
+            return None

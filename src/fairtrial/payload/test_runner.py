@@ -1,0 +1,368 @@
+"""Runs an oracle's tests as a child, counts what they report, and proves that it finished.
+
+    python3 -I -S test_runner.py PLAN
+
+PLAN is a JSON file: `kind` (pytest, unittest, node, go, cargo), `arguments` for it, `files` (absolute paths of the
+oracle's own files: only their tests count), `expect_tests` (a number or null), `here` (the directory of the files that
+run in the child). Descriptors: FAIRTRIAL_NONCE_FD is read to its end; FAIRTRIAL_PROOF_FD gets one line, the nonce and
+the counts as JSON, once the child has ended and its report is sound. The child has neither: nobody without
+CAP_SYS_PTRACE can look into this process, which tells the kernel so before it starts anything.
+
+pytest, unittest and node report over a socket pair, each line with a code made of a key that the part of ours which
+runs in the child reads before anything else is loaded: what a test prints, or writes into a file, is no report.
+go and cargo have no such door; of them only lines about tests that stand in the oracle's own files count.
+
+Exit codes: 0 all expected tests ran and passed; 1 they did not; 3 there is no report that can be believed; 2 wrong
+usage; 125 the kernel refuses to close this process to others; 127 the program that runs the tests is missing. Runs on
+the system's Python 3.9 or newer with nothing but the standard library, and is imported by nobody.
+"""
+
+# `typing.override` is younger than the Pythons that this runs on.
+# mypy: disable-error-code="explicit-override"
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Counts",
+    "Ended",
+    "GoTally",
+    "Plan",
+    "Report",
+    "RustTally",
+    "Tally",
+    "close_to_others",
+    "complain",
+    "find",
+    "hear",
+    "main",
+    "names",
+    "python_child",
+    "read_all",
+    "run_cargo",
+    "run_go",
+    "run_node",
+    "run_pytest",
+    "run_reading",
+    "run_reporting",
+    "run_unittest",
+]
+
+FAILED, BAD_USAGE, NOT_BELIEVED, NOT_CLOSED, NOT_FOUND = 1, 2, 3, 125, 127
+PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
+LONGEST_LINE = 1 << 16
+MOST_REPORT_BYTES = 64 << 20
+GO_TEST = re.compile(r"^func (Test\w*)\(", re.MULTILINE)
+RUST_TEST = re.compile(r"#\[(?:\w+::)*test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub(?:\([^)]*\))? )?(?:async )?fn (\w+)")
+GO_ENDINGS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+RUST_ENDINGS = {b"ok": "passed", b"FAILED": "failed", b"ignored": "skipped"}
+ORDER = ("passed", "skipped", "failed")
+RUST_LINE = re.compile(rb"^test (?:\S+::)?(\w+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
+
+
+class Plan(TypedDict):
+    """What to run."""
+
+    kind: str
+    arguments: list[str]
+    files: list[str]
+    expect_tests: int | None
+    here: str
+
+
+class Counts(NamedTuple):
+    """Tests of the oracle's own files."""
+
+    n_passed: int
+    n_failed: int
+    n_skipped: int
+
+
+class Ended(NamedTuple):
+    """A child that has ended: its exit status, and what it reported; None when that cannot be believed."""
+
+    returncode: int
+    counts: Counts | None
+
+
+def close_to_others() -> bool:
+    """Forbid others of the same user to read our memory, environment and descriptors."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    still_open: int = libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
+    return still_open == 0
+
+
+def read_all(fd: int) -> bytes:
+    """Read a descriptor to its end and close it."""
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
+
+
+class Report:
+    """What the part of ours in the child sends: counted when sound, refused as a whole when not."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._unread = b""
+        self._n_lines = 0
+        self._n_bytes = 0
+        self._ended = False
+        self._forged = False
+        self._tally: dict[str, int] = {"passed": 0, "failed": 0, "skipped": 0}
+
+    def take(self, data: bytes) -> None:
+        """Take some bytes."""
+        self._n_bytes += len(data)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self._take_line(line)
+        if len(self._unread) > LONGEST_LINE or self._n_bytes > MOST_REPORT_BYTES:
+            self._forged, self._unread = True, b""
+
+    def _take_line(self, line: bytes) -> None:
+        code, _, said = line.partition(b" ")
+        wanted = hmac.new(self._key, b"%d %s" % (self._n_lines, said), hashlib.sha256).hexdigest()
+        self._n_lines += 1
+        if self._ended or not hmac.compare_digest(code, wanted.encode()):
+            self._forged = True
+        elif said == b"end":
+            self._ended = True
+        elif said.decode(errors="replace") in self._tally:
+            self._tally[said.decode()] += 1
+        else:
+            self._forged = True
+
+    def counts(self) -> Counts | None:
+        """Return what was counted; None when the report is forged, broken off, or not complete."""
+        if self._forged or self._unread or not self._ended:
+            return None
+        return Counts(self._tally["passed"], self._tally["failed"], self._tally["skipped"])
+
+
+def run_reporting(argv: Sequence[str], env: dict[str, str]) -> Ended:
+    """Run a child whose inner part of ours reports over a socket pair, whose number it finds in its environment."""
+    ours, theirs = socket.socketpair()
+    key = secrets.token_bytes(32)
+    with ours:
+        with theirs:
+            ours.sendall(key)
+            env = {**env, "FAIRTRIAL_REPORT_FD": str(theirs.fileno())}
+            child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        report = Report(key)
+        pidfd = os.pidfd_open(child.pid)
+        listening = True
+        while True:
+            ready, _, _ = select.select([ours.fileno(), pidfd] if listening else [pidfd], [], [])
+            if ours.fileno() in ready:
+                listening = hear(ours, report)
+            elif pidfd in ready:
+                break
+        os.close(pidfd)
+        # Whoever still holds the other end has nothing to say any more.
+        ours.shutdown(socket.SHUT_RD)
+        while listening:
+            listening = hear(ours, report)
+    return Ended(child.wait(), report.counts())
+
+
+def hear(channel: socket.socket, report: Report) -> bool:
+    """Read once; False at the end."""
+    try:
+        data = channel.recv(LONGEST_LINE)
+    except ConnectionResetError:  # it ended without having read its key
+        return False
+    report.take(data)
+    return data != b""
+
+
+def run_pytest(plan: Plan, env: dict[str, str]) -> Ended:
+    """Run pytest with our reporter in it."""
+    return run_reporting(python_child(plan, "pytest_child.py"), env)
+
+
+def run_unittest(plan: Plan, env: dict[str, str]) -> Ended:
+    """Run unittest with our result class."""
+    return run_reporting(python_child(plan, "unittest_child.py"), env)
+
+
+def python_child(plan: Plan, name: str) -> list[str]:
+    """Isolated: neither the directory it is started in nor a variable may put a module before the real ones."""
+    program = find("python3", "python")
+    return [program, "-I", f"{plan['here']}/{name}", json.dumps(plan["files"]), *plan["arguments"]]
+
+
+def run_node(plan: Plan, env: dict[str, str]) -> Ended:
+    """Run node's own test runner: each test file in a process of its own, our reporter in the one that starts them."""
+    env = {**env, "FAIRTRIAL_REPORT_FILES": json.dumps(plan["files"])}
+    env.pop("NODE_OPTIONS", None)
+    reporter = ["--test-reporter", f"{plan['here']}/node_reporter.mjs", "--test-reporter-destination", "stdout"]
+    return run_reporting([find("node"), "--test", *reporter, *plan["arguments"]], env)
+
+
+def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally) -> Ended:
+    """Run a child whose standard output is its report."""
+    out, theirs = os.pipe()
+    child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=theirs)
+    os.close(theirs)
+    pidfd = os.pidfd_open(child.pid)
+    os.set_blocking(out, False)
+    unread, listening, ended = b"", True, False
+    while listening and not ended:
+        ready, _, _ = select.select([out, pidfd], [], [])
+        ended = pidfd in ready  # looked at before the last read, so that nothing written before the end is missed
+        while listening:
+            try:
+                data = os.read(out, LONGEST_LINE)
+            except BlockingIOError:
+                break
+            listening = data != b""
+            *lines, unread = (unread + data).split(b"\n")
+            for line in lines:
+                take.line(line)
+            unread = unread[-LONGEST_LINE:]
+    os.close(pidfd)
+    os.close(out)
+    return Ended(child.wait(), take.counts())
+
+
+class Tally:
+    """Counts the tests that stand in the oracle's own files, each by its worst ending."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = frozenset(names)
+        self._endings: dict[str, str] = {}
+
+    def line(self, line: bytes) -> None:
+        """Take one line of output."""
+        raise NotImplementedError
+
+    def note(self, name: str, place: str, ending: str) -> None:
+        """Note how one test of one place ended."""
+        if name in self._names:
+            key = f"{place} {name}"
+            self._endings[key] = max(ending, self._endings.get(key, ending), key=ORDER.index)
+
+    def counts(self) -> Counts:
+        """Return what was counted."""
+        endings = list(self._endings.values())
+        return Counts(endings.count("passed"), endings.count("failed"), endings.count("skipped"))
+
+
+class GoTally(Tally):
+    """Reads `go test -json`."""
+
+    def line(self, line: bytes) -> None:
+        """Take one event."""
+        try:
+            event: object = json.loads(line)
+        except ValueError:
+            return  # of the build, or cut off: nothing that counts
+        if not isinstance(event, dict):
+            return
+        said = {str(name): str(value) for name, value in event.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if said.get("Action") in GO_ENDINGS and "Test" in said:
+            self.note(said["Test"], said.get("Package", ""), GO_ENDINGS[said["Action"]])
+
+
+class RustTally(Tally):
+    """Reads libtest's lines. A binary's tests count once its closing line says that they all ended well."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self._n_binaries = 0
+        self._open: list[re.Match[bytes]] = []
+
+    def line(self, line: bytes) -> None:
+        """Take one line."""
+        if match := RUST_LINE.match(line):
+            self._open.append(match)
+        elif line.startswith(b"test result: "):
+            for each in self._open:
+                self.note(each[1].decode(), str(self._n_binaries), RUST_ENDINGS[each[2]])
+            self._n_binaries += 1
+            self._open.clear()
+
+
+def run_go(plan: Plan, env: dict[str, str]) -> Ended:
+    """Run go's tests; neither its settings file, nor the workspace's wish for another toolchain counts."""
+    env = {**env, "GOENV": "off", "GOTOOLCHAIN": "local"}
+    argv = [find("go"), "test", "-json", "-count=1", *plan["arguments"]]
+    return run_reading(argv, env, GoTally(names(plan, ".go", GO_TEST)))
+
+
+def run_cargo(plan: Plan, env: dict[str, str]) -> Ended:
+    """Run cargo's tests."""
+    argv = [find("cargo"), "test", "--offline", "--no-fail-fast", *plan["arguments"]]
+    return run_reading(argv, env, RustTally(names(plan, ".rs", RUST_TEST)))
+
+
+def names(plan: Plan, suffix: str, pattern: re.Pattern[str]) -> list[str]:
+    """Find the names of the tests in the oracle's own files."""
+    found: list[str] = []
+    for path in plan["files"]:
+        if path.endswith(suffix):
+            found += pattern.findall(Path(path).read_text(encoding="utf-8", errors="replace"))
+    return found
+
+
+def find(*programs: str) -> str:
+    """Find the first program that is installed."""
+    for program in programs:
+        path = shutil.which(program)
+        if path is not None:
+            return path
+    complain(f"{' or '.join(programs)} is not on PATH")
+    raise SystemExit(NOT_FOUND)
+
+
+def complain(text: str) -> None:
+    """Say what is wrong."""
+    sys.stderr.write(f"test_runner: {text}\n")
+
+
+KINDS = {"pytest": run_pytest, "unittest": run_unittest, "node": run_node, "go": run_go, "cargo": run_cargo}
+
+
+def main() -> int:
+    """Run the plan."""
+    if len(sys.argv) != 2:
+        complain("usage: test_runner.py PLAN")
+        return BAD_USAGE
+    if not close_to_others():
+        complain("this process cannot be closed to others")
+        return NOT_CLOSED
+    env = dict(os.environ)
+    nonce = read_all(int(env.pop("FAIRTRIAL_NONCE_FD"))).strip()
+    proof_fd = int(env.pop("FAIRTRIAL_PROOF_FD"))
+    os.set_inheritable(proof_fd, False)  # noqa: FBT003 - it has no keyword
+    plan: Plan = json.loads(Path(sys.argv[1]).read_bytes())
+    ended = KINDS[plan["kind"]](plan, env)
+    counts = ended.counts
+    if counts is None:
+        return NOT_BELIEVED
+    os.write(proof_fd, nonce + b" " + json.dumps(counts._asdict()).encode() + b"\n")
+    expected: int | None = plan["expect_tests"]
+    enough = counts.n_passed >= 1 and counts.n_skipped == 0 if expected is None else counts.n_passed >= expected
+    return 0 if ended.returncode == 0 and counts.n_failed == 0 and enough else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

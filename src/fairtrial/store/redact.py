@@ -1,0 +1,119 @@
+"""Takes secrets out of what is about to be written: known values in the forms they travel in, and shapes of keys.
+
+A shape is a guess and a value is not: whoever knows the value gives it. What was taken out leaves its name behind, so
+that a reader sees that something was there. Works on bytes, because what a program printed need not be text.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import quote
+
+__all__ = ["MIN_SECRET_CHARACTERS", "Redactor"]
+
+MIN_SECRET_CHARACTERS: Final = 8
+"""A shorter value would be found in innocent text."""
+
+# A word begins also after what stands for a line end or a colour: a key on a line of its own follows the letter of `\n`
+# in JSON, the digits of `%0A` in a URL, the `m` of a colour on a terminal.
+_WORD_START: Final = (
+    rb"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m))"
+)
+
+# Each shape after the words of which it needs one: a text that has none of them is not searched for it.
+# Every repetition is of one set of characters, so matching stays linear.
+_SHAPES: Final = {
+    "private-key": (
+        (b"PRIVATE KEY-----",),
+        (
+            rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,._]|-(?!-)){0,20000}+"
+            rb"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+        ),
+    ),
+    "anthropic-key": ((b"sk-ant-",), rb"sk-ant-[A-Za-z0-9_-]{8,}"),
+    "openai-key": ((b"sk-",), _WORD_START + rb"sk-(?!ant-)[A-Za-z0-9_-]{16,}"),
+    "google-key": ((b"AIza",), rb"AIza[A-Za-z0-9_-]{30,}"),
+    "google-token": ((b"ya29.",), rb"ya29\.[A-Za-z0-9_-]{16,}"),
+    "aws-key-id": ((b"AKIA", b"ASIA"), _WORD_START + rb"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    "github-token": ((b"github_pat_",), rb"github_pat_[A-Za-z0-9_]{22,}"),
+    "github-key": ((b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rb"gh[pousr]_[A-Za-z0-9]{30,}"),
+    "gitlab-token": ((b"glpat-",), rb"glpat-[A-Za-z0-9_-]{16,}"),
+    "slack-token": ((b"xox",), rb"xox[a-z]-[A-Za-z0-9-]{10,}"),
+    "slack-app-token": ((b"xapp-",), rb"xapp-[A-Za-z0-9-]{10,}"),
+    "hugging-face-token": ((b"hf_",), rb"hf_[A-Za-z0-9]{30,}"),
+    "npm-token": ((b"npm_",), rb"npm_[A-Za-z0-9]{36}"),
+    "stripe-key": ((b"k_live_", b"k_test_"), rb"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    "jwt": ((b"eyJ",), rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    "url-password": ((b"://",), rb"(?<=://)[A-Za-z0-9._%-]{1,100}:[^\s/@\"'\\]{3,200}(?=@)"),
+}
+# Those in which case does not matter, after a word in lower case.
+_CASELESS: Final = {
+    "aws-secret": (
+        b"access",
+        rb"(?i:aws_?secret_?access_?key)[\"'\\]{0,4}\s{0,4}[=:]\s{0,4}[\"'\\]{0,4}[A-Za-z0-9/+=]{40}",
+    ),
+    "bearer-token": (b"bearer", rb"(?i:bearer)[ \t]{1,4}[A-Za-z0-9._~+/-]{16,}={0,2}"),
+}
+_COMPILED: Final = tuple((name, words, re.compile(shape)) for name, (words, shape) in _SHAPES.items())
+_COMPILED_CASELESS: Final = tuple((name, word, re.compile(shape)) for name, (word, shape) in _CASELESS.items())
+
+
+class Redactor:
+    """Takes secrets out.
+
+    Attributes:
+        n_redacted: How often something was taken out so far.
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        """Prepare.
+
+        Args:
+            values: Secrets that are known; those shorter than `MIN_SECRET_CHARACTERS` are not looked for.
+        """
+        forms = {form for value in values if len(value) >= MIN_SECRET_CHARACTERS for form in _forms_of(value)}
+        # The longest first: a form may be the beginning of another.
+        known = b"|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form)))
+        self._forms = tuple(forms)
+        self._values = re.compile(known) if known else None
+        self.n_redacted = 0
+
+    def redact(self, data: bytes) -> bytes:
+        """Return the bytes with each secret replaced by `[redacted:what]`."""
+        for name, pattern in self._patterns_for(data):
+            data, n = pattern.subn(b"[redacted:%b]" % name.encode(), data)
+            self.n_redacted += n
+        return data
+
+    def redact_text(self, text: str) -> str:
+        """Return the text likewise; characters that no UTF-8 can hold become `?`."""
+        return self.redact(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+    def find(self, data: bytes) -> tuple[str, ...]:
+        """Names of what would be taken out."""
+        return tuple(name for name, pattern in self._patterns_for(data) if pattern.search(data) is not None)
+
+    def _patterns_for(self, data: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
+        """Known values first, then the shapes whose word is there."""
+        if self._values is not None and any(form in data for form in self._forms):
+            yield "secret", self._values
+        for name, words, pattern in _COMPILED:
+            if any(word in data for word in words):
+                yield name, pattern
+        lowered = data.lower()
+        for name, word, pattern in _COMPILED_CASELESS:
+            if word in lowered:
+                yield name, pattern
+
+
+def _forms_of(value: str) -> Iterable[bytes]:
+    """The ways in which a value is written in messages."""
+    raw = value.encode()
+    yield raw
+    yield quote(value, safe="").encode()
+    yield json.dumps(value)[1:-1].encode()
+    # Of the three alignments of base64 the first stands for "the value alone"; padding is left off, more may follow.
+    yield base64.b64encode(raw).rstrip(b"=")
+    yield base64.urlsafe_b64encode(raw).rstrip(b"=")

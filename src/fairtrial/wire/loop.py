@@ -1,0 +1,77 @@
+"""What the asynchronous handlers of `gateway` may ask of the event loop, so that only `host` and `wire` own one."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
+
+__all__ = ["Bell", "Slots", "loop_s", "report_errors_to", "run_until_done", "sleep_s", "start_task", "watch_fd"]
+
+T = TypeVar("T")
+
+
+def loop_s() -> float:
+    """Seconds on the loop's clock; only differences mean something."""
+    return asyncio.get_running_loop().time()
+
+
+async def sleep_s(duration_s: float) -> None:
+    """Let others run for so long."""
+    await asyncio.sleep(duration_s)
+
+
+def run_until_done(main: Callable[[], Coroutine[None, None, T]]) -> T:
+    """Run an event loop for one coroutine."""
+    return asyncio.run(main())
+
+
+def start_task(work: Coroutine[None, None, T]) -> asyncio.Task[T]:
+    """Run something beside; whoever starts it keeps the task and ends it."""
+    return asyncio.create_task(work)
+
+
+def watch_fd(fd: int, on_readable: Callable[[], None]) -> None:
+    """Call back whenever a descriptor is readable."""
+    asyncio.get_running_loop().add_reader(fd, on_readable)
+
+
+def report_errors_to(note: Callable[[str], None]) -> None:
+    """Have what nobody caught noted instead of logged."""
+
+    def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        note(f"{context.get('message')}: {context.get('exception')!r}")
+
+    asyncio.get_running_loop().set_exception_handler(handle)
+
+
+class Bell:
+    """Wakes everybody who waits for a change, as often as there is one."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake all who wait now."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for the next ring, for at most so long."""
+        event = self._event
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            return
+
+
+class Slots:
+    """A number of places, each taken for the time of an `async with`."""
+
+    def __init__(self, n: int) -> None:
+        self._semaphore = asyncio.Semaphore(n)
+
+    async def __aenter__(self) -> None:
+        await self._semaphore.acquire()
+
+    async def __aexit__(self, *_exit: object) -> None:
+        self._semaphore.release()

@@ -1,0 +1,63 @@
+"""A written layer as one file: workers under other ids get the same bytes, and set-up runs once, not once a slot."""
+
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from fairtrial.errors import HostError
+from fairtrial.host.files import remove_tree
+from fairtrial.host.process import run
+from fairtrial.host.slot import Slot, find_system_program
+from fairtrial.workspace.layers import Base, Layer
+
+__all__ = ["load_layer", "save_layer"]
+
+_TIMEOUT_S: Final = 1800.0
+# What an overlay keeps of a directory that hides the one below it; whiteouts are device files, which tar knows.
+_MARKS: Final = ("--xattrs", "--xattrs-include=user.overlay.*")
+
+
+def save_layer(layer: Layer, *, slot: Slot) -> Path:
+    """Pack what a layer wrote (all of it, where layers are copies) into a new file in the slot's directory.
+
+    Nothing may be writing the layer. The caller moves the file to where other workers can read it.
+
+    Raises:
+        HostError: It cannot be packed; the message says what.
+    """
+    archive = slot.root / f"a{secrets.token_hex(6)}"
+    written = layer.merged if layer.upper is None else layer.upper
+    _tar(
+        ["--create", "--sort=name", "--numeric-owner", *_MARKS, f"--file={archive}", f"--directory={written}", "."],
+        slot,
+    )
+    archive.chmod(0o644)
+    return archive
+
+
+@contextmanager
+def load_layer(archive: Path, base: Base, *, slot: Slot) -> Generator[Base]:
+    """Unpack a saved layer as the uppermost tree over the base that it was saved from; removed at the end of the block.
+
+    Raises:
+        HostError: It cannot be unpacked.
+    """
+    tree = slot.root / f"f{secrets.token_hex(6)}"
+    tree.mkdir(mode=0o755)
+    try:
+        slot.give(tree)
+        owner = ("--no-same-owner", "--same-permissions", "--delay-directory-restore")
+        _tar(["--extract", *owner, *_MARKS, f"--file={archive}", f"--directory={tree}"], slot)
+        yield Base(trees=(tree, *base.trees) if slot.mounts else (tree,))
+    finally:
+        remove_tree(tree)
+
+
+def _tar(arguments: Sequence[str], slot: Slot) -> None:
+    command = (find_system_program("tar", "tar"), *arguments)
+    result = run(slot.argv(command), env={"LC_ALL": "C"}, timeout_s=_TIMEOUT_S)
+    if not result.ok:
+        said = result.stderr.tail.decode(errors="replace").strip().splitlines()
+        raise HostError(f"a frozen layer: tar: {said[0] if said else result.detail}; see the scratch directory")

@@ -1,0 +1,285 @@
+"""The same cheats against each of the other shipped runners. Each must end as a failure of the arm."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fairtrial.evidence.endings import EndingKind
+from fairtrial.judging.values import Counts, OracleVerdict, Place, Runner
+from fairtrial.model.sandbox import Access, Bind
+
+pytestmark = pytest.mark.needs("bwrap")
+
+JudgeChange = Callable[..., OracleVerdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """How two tests of one function look with one runner.
+
+    Attributes:
+        runner: The runner.
+        command: Its arguments.
+        base: A tree whose function is wrong.
+        module: The file that the function stands in.
+        solved: That file, right.
+        target: The oracle's file.
+        tests: Its two tests.
+        exit_at_import: The module, ending the process with 0 as soon as it is loaded; None where nothing runs then.
+        exit_inside: The module, ending it so when the function is called.
+        forged: The module, likewise after printing what the tool prints of passed tests; None where that is believed.
+        skipping: The module, whose function makes the test that calls it skip; None where it cannot.
+    """
+
+    runner: Runner
+    command: str
+    base: Mapping[str, str]
+    module: str
+    solved: str
+    target: str
+    tests: str
+    exit_at_import: str | None
+    exit_inside: str
+    forged: str | None
+    skipping: str | None = None
+
+
+UNITTEST = Language(
+    runner=Runner.UNITTEST,
+    command="tests.test_hidden",
+    base={"calc.py": "def add(a, b):\n    return a - b\n", "tests/__init__.py": ""},
+    module="calc.py",
+    solved="def add(a, b):\n    return a + b\n",
+    target="tests/test_hidden.py",
+    tests="""
+import unittest
+from calc import add
+
+class Hidden(unittest.TestCase):
+    def test_small(self):
+        self.assertEqual(add(1, 2), 3)
+    def test_large(self):
+        self.assertEqual(add(1000, 2), 1002)
+""",
+    exit_at_import="import os; os._exit(0)",
+    exit_inside="import os\ndef add(a, b): os._exit(0)",
+    forged="import os; os.write(2, b'..\\n\\nRan 2 tests in 0.000s\\n\\nOK\\n'); os._exit(0)",
+    skipping="import unittest\ndef add(a, b): raise unittest.SkipTest",
+)
+NODE = Language(
+    runner=Runner.NODE,
+    command="tests/hidden.test.mjs",
+    base={"calc.mjs": "export const add = (a, b) => a - b;\n"},
+    module="calc.mjs",
+    solved="export const add = (a, b) => a + b;\n",
+    target="tests/hidden.test.mjs",
+    tests="""
+import test from "node:test";
+import assert from "node:assert";
+import { add } from "../calc.mjs";
+
+test("small", () => assert.equal(add(1, 2), 3));
+test("large", () => assert.equal(add(1000, 2), 1002));
+""",
+    exit_at_import="process.exit(0);\nexport const add = 0;\n",
+    exit_inside="export const add = () => process.exit(0);\n",
+    forged="import fs from 'node:fs';\nfs.writeSync(1, 'TAP version 13\\nok 1 - small\\nok 2 - large\\n1..2\\n');\n"
+    "process.exit(0);\nexport const add = 0;\n",
+)
+GO = Language(
+    runner=Runner.GO,
+    command="./...",
+    base={
+        "go.mod": "module example.org/calc\n\ngo 1.20\n",
+        "calc.go": "package calc\n\nfunc Add(a, b int) int { return a - b }\n",
+    },
+    module="calc.go",
+    solved="package calc\n\nfunc Add(a, b int) int { return a + b }\n",
+    target="hidden_test.go",
+    tests="""package calc
+
+import "testing"
+
+func TestSmall(t *testing.T) {
+	if Add(1, 2) != 3 { t.Fatal() }
+}
+
+func TestLarge(t *testing.T) {
+	if Add(1000, 2) != 1002 { t.Fatal() }
+}
+""",
+    exit_at_import='package calc\n\nimport "os"\n\nfunc init() { os.Exit(0) }\n\nfunc Add(a, b int) int { return 0 }\n',
+    exit_inside='package calc\n\nimport "os"\n\nfunc Add(a, b int) int { os.Exit(0); return 0 }\n',
+    forged='package calc\n\nimport ("fmt"; "os")\n\n'
+    'func init() {\n\tfmt.Println("PASS\\nok  \\texample.org/calc\\t0.001s")\n\tos.Exit(0)\n}\n\n'
+    "func Add(a, b int) int { return 0 }\n",
+)
+CARGO = Language(
+    runner=Runner.CARGO,
+    command="",
+    base={
+        "Cargo.toml": '[package]\nname = "calc"\nversion = "0.1.0"\nedition = "2021"\n',
+        "src/lib.rs": "pub fn add(a: i64, b: i64) -> i64 { a - b }\n",
+    },
+    module="src/lib.rs",
+    solved="pub fn add(a: i64, b: i64) -> i64 { a + b }\n",
+    target="tests/hidden.rs",
+    tests="""
+#[test]
+fn small() { assert_eq!(calc::add(1, 2), 3); }
+
+#[test]
+fn large() { assert_eq!(calc::add(1000, 2), 1002); }
+""",
+    exit_at_import=None,
+    exit_inside="pub fn add(_: i64, _: i64) -> i64 { std::process::exit(0) }\n",
+    forged=None,
+)
+LANGUAGES = (UNITTEST, NODE, GO, CARGO)
+
+
+def can_all_enter(path: Path) -> bool:
+    return all(parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
+
+
+@pytest.fixture(params=LANGUAGES, ids=lambda language: str(language.runner))
+def language(request: pytest.FixtureRequest, judge: JudgeChange) -> Language:
+    """A language whose tools are there."""
+    chosen: Language = request.param
+    match chosen.runner:
+        case Runner.NODE:
+            require(Path("/usr/bin/node"), "install nodejs")
+        case Runner.GO:
+            judge.binds += (
+                Bind(source=request.getfixturevalue("go_cache"), target="/go-cache", access=Access.READ_WRITE),
+            )
+            judge.env["GOCACHE"] = "/go-cache"
+        case Runner.CARGO:
+            judge.add_toolchain(rust_toolchain(judge), "/rust")
+        case _:
+            pass
+    return chosen
+
+
+def require(program: Path, remedy: str) -> None:
+    if not program.exists():
+        pytest.skip(f"{program} is not there ({remedy})")
+
+
+@pytest.fixture(scope="module")
+def go_cache() -> Iterator[Path]:
+    """What Go has compiled of its own library, since that takes longer than all tests together."""
+    require(Path("/usr/local/go/bin/go"), "unpack Go there")
+    root = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
+    module, cache = root / "m", root / "c"
+    module.mkdir()
+    for name, text in {**GO.base, GO.module: GO.solved, GO.target: GO.tests}.items():
+        (module / name).write_text(text)
+    env = {"PATH": "/usr/local/go/bin:/usr/bin:/bin", "HOME": str(root), "GOCACHE": str(cache), "GOTOOLCHAIN": "local"}
+    subprocess.run(["go", "test", "./..."], cwd=module, env=env, check=True, capture_output=True)
+    root.chmod(0o755)
+    for path in (cache, *cache.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o644)
+    yield cache
+    shutil.rmtree(root)
+
+
+def rust_toolchain(judge: JudgeChange) -> Path:
+    rustc = shutil.which("rustc")
+    if rustc is None:
+        pytest.skip("rustc is not on PATH (install Rust)")
+    asked = subprocess.run([rustc, "--print", "sysroot"], check=False, capture_output=True, text=True)
+    if asked.returncode != 0:
+        pytest.skip(f"{rustc} does not run: {asked.stderr.strip()} (set RUSTUP_HOME)")
+    root = Path(asked.stdout.strip()).resolve()
+    if not judge.slot.mounts and judge.slot.is_foreign and not can_all_enter(root):
+        pytest.skip(f"{root} is closed to the user that sandboxes run under (run in a slot, or as a normal user)")
+    return root
+
+
+@pytest.fixture
+def judge_change(judge: JudgeChange, language: Language) -> JudgeChange:
+    """Judge the language's base with its module made another one."""
+
+    def run(text: str | None, **more: str) -> OracleVerdict:
+        oracle = judge.oracle(
+            language.command,
+            {language.target: language.tests},
+            runner=language.runner,
+            expect_tests=2,
+            place=Place.WORKSPACE,
+        )
+        change = {**more} if text is None else {language.module: text, **more}
+        return judge(oracle, judge.tree(language.base, change))
+
+    return run
+
+
+def assert_failed(verdict: OracleVerdict) -> None:
+    assert not verdict.passed
+    assert verdict.kind is EndingKind.ORACLE_FAILED, verdict
+    assert verdict.reason
+
+
+def test_an_honest_solution_passes(judge_change: JudgeChange, language: Language) -> None:
+    verdict = judge_change(language.solved)
+    assert verdict.passed, verdict
+    assert verdict.counts == Counts(n_passed=2, n_failed=0, n_skipped=0)
+
+
+def test_the_untouched_base_fails(judge_change: JudgeChange) -> None:
+    verdict = judge_change(None)
+    assert_failed(verdict)
+    assert verdict.counts == Counts(n_passed=0, n_failed=2, n_skipped=0)
+
+
+def test_an_exit_with_0_at_import_proves_nothing(judge_change: JudgeChange, language: Language) -> None:
+    if language.exit_at_import is None:
+        pytest.skip(f"{language.runner}: loading a module runs nothing of it")
+    assert_failed(judge_change(language.exit_at_import))
+
+
+def test_an_exit_with_0_inside_a_test_proves_nothing(judge_change: JudgeChange, language: Language) -> None:
+    assert_failed(judge_change(language.exit_inside))
+
+
+def test_printed_success_is_no_report(judge_change: JudgeChange, language: Language) -> None:
+    if language.forged is None:
+        pytest.skip(f"{language.runner}: nothing of the module runs before the tests")
+    assert_failed(judge_change(language.forged))
+
+
+def test_a_skip_raised_by_the_candidate_is_no_pass(judge_change: JudgeChange, language: Language) -> None:
+    if language.skipping is None:
+        pytest.skip(f"{language.runner}: a function cannot make the test that calls it skip")
+    assert_failed(judge_change(language.skipping))
+
+
+def test_a_shadowed_oracle_file_is_the_oracles_again(judge_change: JudgeChange, language: Language) -> None:
+    verdict = judge_change(None, **{language.target: "# nothing that could fail\n"})
+    assert_failed(verdict)
+
+
+@pytest.mark.parametrize("language", [CARGO], ids=["cargo"], indirect=True)
+def test_a_cargo_setting_that_replaces_what_runs_the_tests_is_not_used(judge_change: JudgeChange) -> None:
+    forged = "echo test small ... ok; echo test large ... ok; echo test result: ok."
+    setting = f'[target."cfg(all())"]\nrunner = ["sh", "-c", "{forged}"]\n'
+    verdict = judge_change(None, **{".cargo/config.toml": setting})
+    assert_failed(verdict)
+    assert verdict.restored == (".cargo/config.toml",)
+
+
+@pytest.mark.parametrize("language", [GO], ids=["go"], indirect=True)
+def test_a_main_of_the_candidates_own_that_runs_nothing_proves_nothing(judge_change: JudgeChange) -> None:
+    own = 'package calc\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { os.Exit(0) }\n'
+    assert_failed(judge_change(None, **{"main_test.go": own}))
+
+
+@pytest.mark.parametrize("language", [NODE], ids=["node"], indirect=True)
+def test_package_settings_do_not_change_how_node_runs(judge_change: JudgeChange) -> None:
+    assert_failed(judge_change(None, **{"package.json": '{"scripts": {"test": "true"}, "type": "module"}'}))

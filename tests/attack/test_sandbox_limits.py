@@ -1,0 +1,183 @@
+"""Each limit ends one sandbox, by its name; whatever is left inside dies with it."""
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairtrial.host.slot import Slot
+from fairtrial.model.sandbox import Capture, Limit, Limits, SandboxResult, SandboxState
+
+pytestmark = pytest.mark.needs("bwrap")
+
+RunInside = Callable[..., SandboxResult]
+
+PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
+
+
+def living_of(slot: Slot) -> list[str]:
+    """Command lines of the living processes under the slot's uid, when that is not our own."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and slot.is_foreign:
+            try:
+                if entry.stat().st_uid == slot.uid and "State:\tZ" not in (entry / "status").read_text():
+                    found.append((entry / "cmdline").read_text())
+            except OSError:
+                continue
+    return found
+
+
+def test_a_survivor_in_a_session_of_its_own_is_dead_when_the_result_is_there(inside: RunInside, slot: Slot) -> None:
+    mark = f"97.{os.getpid()}"
+    result = inside(f"setsid sh -c 'sleep {mark}; echo late > late' & setsid sleep {mark} & echo done")
+    assert (result.state, result.stdout.head) == (SandboxState.EXITED, b"done\n")
+    assert n_running(f"sleep\0{mark}\0".encode()) == 0
+    assert living_of(slot) == []
+
+
+def n_running(command: bytes) -> int:
+    """Count the living processes with this command line, anybody's."""
+    return sum(1 for path in Path("/proc").glob("[0-9]*/cmdline") if read(path) == command)
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_descendant_that_holds_the_output_cannot_delay_the_end(inside: RunInside) -> None:
+    result = inside("sleep 60 & echo done", limits=Limits(wall_s=30))
+    assert result.state is SandboxState.EXITED
+    assert result.elapsed_ms < 20_000
+
+
+def test_a_command_that_complies_with_term_is_a_timeout(inside: RunInside) -> None:
+    result = inside("trap 'echo bye; exit 0' TERM; while :; do sleep 0.1; done", limits=Limits(wall_s=0.5, grace_s=20))
+    assert (result.state, result.limit, result.stdout.head) == (SandboxState.TIMEOUT, Limit.WALL, b"bye\n")
+    assert result.elapsed_ms < 15_000
+
+
+def test_a_command_that_ignores_term_is_killed_after_the_grace(inside: RunInside, slot: Slot) -> None:
+    result = inside("trap '' TERM; while :; do sleep 1; done", limits=Limits(wall_s=0.3, grace_s=0.3))
+    assert (result.state, result.limit, result.returncode) == (SandboxState.FORCED_KILL, Limit.WALL, None)
+    assert living_of(slot) == []
+
+
+def test_a_stopped_sandbox_is_killed(inside: RunInside, slot: Slot) -> None:
+    result = inside("kill -STOP -1; kill -STOP $$; sleep 99", limits=Limits(wall_s=0.5, grace_s=0.3))
+    assert (result.state, result.limit) == (SandboxState.FORCED_KILL, Limit.WALL)
+    assert living_of(slot) == []
+
+
+def test_killing_the_first_process_changes_nothing_or_ends_it_unsuccessfully(inside: RunInside, slot: Slot) -> None:
+    result = inside("kill -9 1; kill -TERM 1; kill -STOP 1; kill -9 -1; exit 0", limits=Limits(wall_s=20))
+    assert result.state in {SandboxState.EXITED, SandboxState.BROKEN}
+    assert living_of(slot) == []
+
+
+def test_a_fork_bomb_is_stopped_by_its_name(inside: RunInside, slot: Slot) -> None:
+    limits = Limits(wall_s=60, processes=64)
+    script = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
+    result = inside((*PYTHON, script), limits=limits)
+    assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.PROCESSES)
+    assert living_of(slot) == []
+
+
+def test_a_fork_bomb_that_gives_up_leaves_the_sandbox_usable(inside: RunInside) -> None:
+    result = inside("(b() { b | b & }; b) 2>/dev/null; sleep 2; echo alive", limits=Limits(wall_s=60, processes=64))
+    assert (result.state, result.stdout.tail) in [(SandboxState.EXITED, b"alive\n"), (SandboxState.LIMIT, b"")]
+
+
+def test_the_process_limit_counts_this_sandbox_only(inside: RunInside) -> None:
+    # Under our own uid a limit set outside of the namespace would count everything that we run.
+    assert inside("for i in 1 2 3 4 5; do sleep 0.1 & done; wait", limits=Limits(processes=20, wall_s=20)).ok
+
+
+def test_more_memory_than_allowed_ends_it_by_its_name(inside: RunInside) -> None:
+    script = "b = []\nwhile True: b.append(bytearray(b'x' * (1 << 20)))"
+    limits = Limits(wall_s=60, memory_bytes=200 << 20)
+    result = inside(("/usr/bin/python3", "-c", script), limits=limits)
+    assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.MEMORY)
+    assert result.peak_memory_bytes is not None
+    assert result.peak_memory_bytes > 100 << 20
+
+
+def test_memory_is_summed_over_processes(inside: RunInside) -> None:
+    one = "x = bytearray(b'x' * (80 << 20)); import time; time.sleep(60)"
+    script = f'for i in 1 2 3 4; do /usr/bin/python3 -c "{one}" & done; wait'
+    result = inside(script, limits=Limits(wall_s=60, memory_bytes=200 << 20))
+    # Where the kernel ends one process for it, the others go on until we have seen that.
+    assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.MEMORY)
+
+
+def test_cpu_seconds_are_summed_over_processes_dead_ones_too(inside: RunInside) -> None:
+    script = "while :; do sh -c 'i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done'; done"
+    result = inside(script, limits=Limits(wall_s=60, cpu_s=0.5))
+    assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.CPU)
+
+
+def test_too_many_descriptors_end_it_by_their_name(inside: RunInside) -> None:
+    script = (
+        "import os, time\nfds = []\n"
+        "try:\n    while True: fds.append(os.open('/dev/null', 0))\nexcept OSError: time.sleep(60)"
+    )
+    result = inside(("/usr/bin/python3", "-c", script), limits=Limits(wall_s=60, files=256))
+    assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.FILES)
+
+
+def test_endless_output_is_cut_counted_and_ends_it_by_its_name(inside: RunInside) -> None:
+    sink = io.BytesIO()
+    result = inside("yes", limits=Limits(wall_s=60, output_bytes=5_000_000), sink=sink)
+    assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.OUTPUT)
+    assert len(sink.getvalue()) == 5_000_000
+    assert len(result.stdout.tail) <= 64 * 1024
+
+
+@pytest.mark.parametrize("capture", Capture)
+def test_all_output_up_to_the_limit_arrives(inside: RunInside, capture: Capture) -> None:
+    sink = io.BytesIO()
+    result = inside("head -c 3000000 /dev/zero; echo end", sink=sink, capture=capture)
+    assert (result.state, result.returncode) == (SandboxState.EXITED, 0)
+    assert len(sink.getvalue()) == 3_000_004
+    assert result.stdout.tail.endswith(b"end\n")
+
+
+def test_ten_gigabytes_of_output_cost_no_memory(inside: RunInside) -> None:
+    before = peak_kib()
+    result = inside(
+        "head -c 400000000 /dev/zero; head -c 10000000000 /dev/zero", limits=Limits(wall_s=60, output_bytes=400_000_000)
+    )
+    assert result.limit is Limit.OUTPUT
+    assert peak_kib() - before < 32 * 1024
+
+
+def peak_kib() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def test_input_arrives_whole_and_a_closed_reader_is_no_failure(inside: RunInside) -> None:
+    data = os.urandom(300_000)
+    assert inside("cat", stdin=data).stdout.head == data
+    assert inside("exit 0", stdin=data).ok
+
+
+def test_an_exit_status_and_a_signal_come_back(inside: RunInside) -> None:
+    assert inside("exit 7").returncode == 7
+    assert inside("kill -SEGV $$").returncode == 128 + 11
+
+
+def test_a_program_that_is_not_there_is_an_exit_status_not_a_success(inside: RunInside) -> None:
+    result = inside(("/no/such/program",))
+    assert (result.state, result.ok) == (SandboxState.EXITED, False)
+
+
+def test_a_directory_that_is_not_there_is_a_failed_start(inside: RunInside) -> None:
+    result = inside("true", cwd="/nowhere")
+    assert (result.state, result.returncode) == (SandboxState.START_FAILURE, None)
+    assert "/nowhere" in result.detail

@@ -1,0 +1,257 @@
+"""A provider in trouble: the agent sees it, the sweep slows down, nothing is burnt, and faults play it on purpose."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairtrial.gateway.client import ask_status
+from fairtrial.gateway.control import ProviderState
+from fairtrial.gateway.ledger import Ending
+from fairtrial.wire.faults import Fault, FaultKind
+
+Scene = Any
+Provider = Any
+Handler = Any
+Trial = Any
+MakeStream = Any
+MakeAnswer = Callable[..., object]
+Eventually = Callable[..., None]
+
+ERROR = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+
+
+def test_retry_after_reaches_the_agent_and_holds_every_trial_back(
+    own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer
+) -> None:
+    """B44."""
+    first, second = own_scene.open(), own_scene.open()
+    own_provider.then(make_answer(429, ERROR, {"retry-after": "1"}))
+    refused = first.ask()
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    (status,) = ask_status(own_scene.control).providers
+    assert (status.state, status.reason, status.n_limited) == (ProviderState.LIMITED, "status 429", 1)
+    assert 0 < status.retry_in_s <= 1
+    begun_s = time.monotonic()
+    assert second.ask().status == 200
+    assert time.monotonic() - begun_s > 0.5
+    closed = second.open.close()
+    assert 500 < closed.waited_ms < 5000
+    assert closed.provider_fault is None
+    assert first.open.close().provider_fault == "status 429"
+    assert ask_status(own_scene.control).providers[0].state is ProviderState.UP
+
+
+def test_a_provider_that_is_down_is_said_to_be(
+    own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer
+) -> None:
+    trial = own_scene.open()
+    own_provider.then(*[make_answer(529, ERROR), *[make_answer(500, ERROR)] * 5])
+    assert [trial.ask().status for _ in range(6)] == [529, *[500] * 5]
+    (status,) = ask_status(own_scene.control).providers
+    assert (status.state, status.reason) == (ProviderState.DOWN, "status 500")
+    assert status.retry_in_s > 0
+    assert trial.ask().status == 200  # it was tried again after the pause
+    assert ask_status(own_scene.control).providers[0].state is not ProviderState.DOWN
+
+
+def test_a_provider_that_hangs_up_is_a_broken_connection(own_scene: Scene, own_provider: Provider) -> None:
+    trial = own_scene.open()
+    own_provider.then(lambda handler: handler.break_off())
+    reply = trial.ask()
+    assert (reply.status, reply.json["type"]) == (502, "error")
+    closed = trial.open.close()
+    assert closed.provider_fault is not None
+    assert closed.provider_fault.startswith("broken connection")
+    assert trial.rows[0].ending is Ending.BROKEN
+
+
+def test_another_4xx_is_the_arms_own(own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer) -> None:
+    trial = own_scene.open()
+    own_provider.then(make_answer(400, ERROR))
+    assert trial.ask().status == 400
+    assert trial.open.close().provider_fault is None
+
+
+def test_an_error_in_the_stream_is_told_from_a_whole_reply(
+    own_scene: Scene, own_provider: Provider, make_stream: MakeStream
+) -> None:
+    trial = own_scene.open()
+
+    def fail(handler: Handler) -> None:
+        handler.chunk(b"event: error\ndata: " + ERROR + b"\n\n")
+        handler.chunk(b"")
+
+    own_provider.then(make_stream(4, then=fail))
+    trial.ask({"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []})
+    closed = trial.open.close()
+    assert trial.rows[0].ending is Ending.ERROR_EVENT
+    assert closed.provider_fault == "error in the stream: Overloaded"
+    assert closed.totals.failed_requests == 1
+
+
+SCRIPT = """
+schema: script/1
+agents:
+  - name: all
+    beyond: repeat
+    turns:
+      - text: "%s"
+        usage: {uncached_input: 10, cache_write: 2, cache_read: 3, output: 4}
+""" % ("0123456789" * 100)
+
+
+def _fault(kind: FaultKind, parameter: int | None = None, retry_after_s: int | None = None) -> Fault:
+    return Fault(match="POST", nth=1, kind=kind, parameter=parameter, retry_after_s=retry_after_s)
+
+
+def _exchange(trial: Trial, *, stream: bool) -> bytes:
+    """All that one request gets, up to the end of its connection or half a second of silence after something."""
+    body = b'{"model":"claude-sonnet-4-5","max_tokens":9,"stream":%b,"messages":[]}' % (b"true" if stream else b"false")
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-api-key: {trial.token}\r\n"
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(trial.open.opened.socket)
+        client.settimeout(0.5)
+        client.sendall(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        got = b""
+        try:
+            while data := client.recv(100_000):
+                got += data
+        except TimeoutError:
+            got += b"<silence>"
+        return got
+
+
+@pytest.mark.parametrize(
+    ("fault", "n_least", "n_most", "ends_with"),
+    [
+        (_fault(FaultKind.DROP_BEFORE_FORWARD), 0, 0, b""),
+        (_fault(FaultKind.RST_CONNECT), 0, 0, b""),
+        (_fault(FaultKind.DROP_REPLY), 0, 0, b""),
+        (_fault(FaultKind.RST_REPLY), 0, 0, b""),
+        (_fault(FaultKind.TRUNCATE_REPLY, 300), 300, 600, b""),
+        (_fault(FaultKind.STALL), 0, 9, b"<silence>"),
+        (_fault(FaultKind.STALL, 300), 300, 600, b"<silence>"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_planned_fault_breaks_what_it_should_and_says_so(
+    scene: Scene, fault: Fault, n_least: int, n_most: int, ends_with: bytes, stream: bool
+) -> None:
+    trial = scene.open(script_text=SCRIPT, faults=(fault,))
+    got = _exchange(trial, stream=stream)
+    assert n_least <= len(got) <= n_most
+    assert got.endswith(ends_with)
+    (row,) = trial.wait_rows(1)
+    assert (row.fault, row.fault_fired) == (fault.kind.value, True)
+    assert row.ending in {Ending.BROKEN, Ending.CLIENT_GONE}
+    whole = _exchange(trial, stream=stream)
+    assert whole.startswith(b"HTTP/1.1 200 ")
+    assert trial.open.close().faults_as_planned
+
+
+def test_a_garbled_stream_breaks_the_client_and_not_the_framing(scene: Scene) -> None:
+    trial = scene.open(script_text=SCRIPT, faults=(_fault(FaultKind.GARBLE_REPLY, 100),))
+    reply = trial.ask({"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []})
+    assert reply.body.count(b"\xff{garbled") == 1
+    assert trial.open.close().faults_as_planned
+
+
+def test_a_planned_status_is_in_the_dialects_words_with_its_retry_after(scene: Scene) -> None:
+    trial = scene.open(script_text=SCRIPT, faults=(_fault(FaultKind.STATUS, 503),))
+    reply = trial.ask()
+    assert (reply.status, reply.json["type"]) == (503, "error")
+    assert trial.ask().status == 200
+    (failed, repeated) = trial.rows
+    assert (failed.attempt, repeated.attempt) == (1, 2)
+
+
+def test_a_request_is_cut_on_its_way(own_scene: Scene, own_provider: Provider) -> None:
+    trial = own_scene.open(faults=(_fault(FaultKind.DROP_MID_REQUEST, 10),))
+    assert _exchange(trial, stream=False) == b""
+    assert trial.wait_rows(1)[0].fault_fired
+    assert all(len(seen.body) <= 10 for seen in own_provider.seen)  # it never had a whole request
+
+
+def test_a_scripts_own_fault_hits_as_many_tries_as_it_says(scene: Scene) -> None:
+    script = SCRIPT.replace("usage:", "fault: {kind: status, parameter: 500, times: 2}\n        usage:")
+    trial = scene.open(script_text=script)
+    assert [trial.ask().status for _ in range(3)] == [500, 500, 200]
+    assert [row.attempt for row in trial.rows] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}, {}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, {}),
+        ("/v1/responses", {"input": "hi", "store": False}, {}),
+        ("/v1beta/models/claude-sonnet-4-5:generateContent", {"contents": [{"parts": [{"text": "hi"}]}]}, {}),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_dialect_plays_the_script_and_is_counted_alike(
+    scene: Scene, path: str, body: dict[str, object], headers: dict[str, str], stream: bool
+) -> None:
+    trial = scene.open(script_text=SCRIPT, include_usage=True)
+    if "generateContent" in path:
+        path = path.replace("generateContent", "streamGenerateContent?alt=sse") if stream else path
+        headers = {"x-goog-api-key": trial.token}
+    else:
+        body = {**body, "model": "claude-sonnet-4-5", "stream": stream}
+        headers = {"authorization": f"Bearer {trial.token}"} if "messages" not in path else {}
+    reply = trial.ask(body, path=path, headers=headers)
+    assert reply.status == 200, reply.body
+    usage = trial.open.close().totals.spend.usage
+    # Chat Completions, Responses and Gemini have no place for what was written to a cache: it is input there.
+    assert (usage.uncached_input or 0) + (usage.cache_write or 0) == 12
+    assert (usage.cache_read, usage.output) == (3, 4)
+
+
+def test_a_run_is_recorded_without_secrets_and_plays_again(
+    scene: Scene, provider: Provider, make_answer: MakeAnswer
+) -> None:
+    path = scene.tmp / "recorded.yaml"
+    live = scene.open(record=str(path))
+    provider.then(make_answer(500, ERROR), make_answer())
+    assert [live.ask().status for _ in range(2)] == [500, 200]
+    live.open.close()
+    again = scene.open(script=str(path))
+    played = [again.ask() for _ in range(2)]
+    assert [reply.status for reply in played] == [500, 200]
+    assert played[1].json["content"][0]["text"] == "hello"
+    assert again.open.close().totals.spend.usage == live.rows[1].usage
+
+
+def test_usage_is_asked_for_only_where_the_arm_wants_it(scene: Scene, provider: Provider) -> None:
+    body = {"model": "claude-sonnet-4-5", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    for include in (False, True):
+        trial = scene.open(include_usage=include)
+        trial.ask(body, path="/v1/chat/completions", headers={"authorization": f"Bearer {trial.token}"})
+        assert trial.rows[0].usage_was_asked_for is include
+        assert (b"include_usage" in provider.seen[-1].body) is include
+
+
+def test_waiting_for_the_provider_is_counted_once_for_overlapping_requests(
+    own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer
+) -> None:
+    trial = own_scene.open()
+    own_provider.then(make_answer(429, ERROR, {"retry-after": "1"}))
+    trial.ask()
+
+    def ask() -> None:
+        client = trial.connect()
+        trial.ask(client=client)
+        client.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    begun_s = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took_ms = (time.monotonic() - begun_s) * 1000
+    assert 500 < trial.open.close().waited_ms <= took_ms

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+
+from fairtrial.errors import UsageError
+from fairtrial.host.bwrap import check_spec, command_argv, etc_files, options
+from fairtrial.model.sandbox import Access, Bind, File, Limits, Network, SandboxSpec, Tmpfs
+
+
+def rendered(spec: SandboxSpec) -> str:
+    fds = {file.target: 9 for file in (*etc_files(spec), *spec.files)}
+    sources = [str(bind.source) for bind in spec.binds]
+    links = {"/bin": "usr/bin", "/lib32": ""}
+    return " ".join(options(spec, sources=sources, file_fds=fds, status_fd=5, filter_fd=6, root_links=links))
+
+
+def spec(**changes: object) -> SandboxSpec:
+    return SandboxSpec(**{"argv": ("true",), "env": {}, **changes})  # type: ignore[arg-type]
+
+
+def test_every_namespace_is_asked_for_by_name() -> None:
+    words = rendered(spec())
+    for name in ("user", "ipc", "pid", "uts", "cgroup", "net"):
+        assert f"--unshare-{name} " in words
+    for wanted in (
+        "--disable-userns",
+        "--cap-drop ALL",
+        "--new-session",
+        "--die-with-parent",
+        "--json-status-fd 5",
+        "--seccomp 6",
+    ):
+        assert wanted in words
+
+
+def test_the_network_is_the_hosts_only_when_asked_for() -> None:
+    words = rendered(spec(network=Network.HOST))
+    assert "--unshare-net" not in words
+    assert "/etc/resolv.conf" in words
+    assert "/etc/resolv.conf" not in rendered(spec())
+
+
+def test_the_root_and_the_devices_are_closed_last() -> None:
+    words = rendered(spec(binds=(Bind(source=Path("/a"), target="/b", access=Access.READ_WRITE),)))
+    assert words.index("--bind /a /b") < words.index("--remount-ro /dev") < words.index("--remount-ro / ")
+
+
+def test_a_mask_is_closed_after_what_is_mounted_in_it() -> None:
+    mask = Tmpfs(target="/m", size_bytes=4096, access=Access.READ_ONLY)
+    words = rendered(spec(tmpfs=(mask,), files=(File(target="/m/f", content=b"x", mode=0o400),)))
+    assert "--perms 0555 --size 4096 --tmpfs /m" in words
+    assert words.index("--perms 0400 --ro-bind-data 9 /m/f") < words.index("--remount-ro /m")
+
+
+def test_limits_that_a_process_carries_are_set_inside() -> None:
+    argv = command_argv(spec(limits=Limits(processes=9, files=8)))
+    assert argv == ("/usr/bin/prlimit", "--nproc=9:9", "--nofile=8:8", "--core=0:0", "--", "true")
+
+
+@pytest.mark.parametrize("changes", [{"argv": ()}, {"uid": 0}, {"gid": 0}, {"cwd": "x"}, {"cwd": "/a/../b"}])
+def test_a_description_without_sense_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="sandbox: "):
+        check_spec(spec(**changes))
