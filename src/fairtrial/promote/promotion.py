@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from fairtrial.errors import IntegrityError
 from fairtrial.evidence.admit import CLOCK_SKEW, Admission
 from fairtrial.evidence.bench import ArmAggregate
+from fairtrial.evidence.endings import is_void
 from fairtrial.evidence.gate import decide, decide_with_voids_as_failures, decision_fields
 from fairtrial.evidence.resample import FalsePromotion
 from fairtrial.evidence.rows import Row
@@ -20,7 +21,8 @@ from fairtrial.host.clock import rfc3339
 from fairtrial.promote.binding import Binding, policy_of
 from fairtrial.store.documents import parse_document, read_bytes, write_document
 from fairtrial.store.layout import Results
-from fairtrial.store.sweep_file import SweepFile
+from fairtrial.store.rows import read_rows
+from fairtrial.store.sweep_file import SweepFile, read_sweep
 
 __all__ = [
     "SCHEMA",
@@ -28,6 +30,7 @@ __all__ = [
     "BoundSweep",
     "Promotion",
     "RunStatus",
+    "conclude",
     "make_promotion",
     "problems_of",
     "read_binding",
@@ -176,6 +179,33 @@ def make_promotion(
         selected_tasks=tuple(_tasks(sweep)),
         decisions=decisions,
     )
+
+
+def conclude(results: Results, *, now: datetime, status: RunStatus) -> Promotion | None:
+    """Write the promotion of a sweep that has ended and is about to be sealed; None for one without a candidate.
+
+    Args:
+        results: Its directory.
+        now: The moment.
+        status: Whether it came to its end.
+
+    Raises:
+        IntegrityError: A row cannot be believed, or the binding not be read.
+        OSError: The file system refuses.
+    """
+    sweep = read_sweep(results)
+    binding = read_binding(sweep)
+    if binding is None:
+        return None
+
+    def read() -> Iterator[Row]:
+        return read_rows(results.results_jsonl, sweep_id=sweep.sweep)
+
+    counting = {row.get("key") for row in read() if not is_void(row)}
+    n_uncounted = len(sweep.plan_keys) - len(counting)
+    promotion = make_promotion(sweep, binding, read, now=now, status=status, n_uncounted=n_uncounted)
+    write_promotion(results, promotion)
+    return promotion
 
 
 def write_promotion(results: Results, promotion: Promotion) -> None:

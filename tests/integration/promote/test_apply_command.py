@@ -15,7 +15,14 @@ from fairtrial.errors import FairtrialError, IntegrityError, UsageError
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.promote.apply import NotPromotableError, apply_promotion, require_promotable
 from fairtrial.promote.binding import Binding, BoundPolicy, bind_candidate
-from fairtrial.promote.promotion import RunStatus, make_promotion, read_binding, read_promotion, write_promotion
+from fairtrial.promote.promotion import (
+    RunStatus,
+    conclude,
+    make_promotion,
+    read_binding,
+    read_promotion,
+    write_promotion,
+)
 from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
@@ -99,18 +106,8 @@ def make_sealed(
 
         def before_seal(results: Results) -> None:
             freeze_overlay(read_overlay(candidate, LAYOUT), results.root / "candidate")
-            sweep = read_sweep(results)
-            bound = read_binding(sweep)
-            assert bound == binding
-            promotion = make_promotion(
-                sweep,
-                bound,
-                lambda: read_rows(results.results_jsonl, sweep_id=sweep.sweep),
-                now=generated or utc_now(),
-                status=status,
-                n_uncounted=n_more_planned,
-            )
-            write_promotion(results, promotion)
+            assert read_binding(read_sweep(results)) == binding
+            assert conclude(results, now=generated or utc_now(), status=status) is not None
             document = json.loads(results.promotion_json.read_text())
             edit(document)
             results.promotion_json.write_text(json.dumps(document))
@@ -353,7 +350,9 @@ def test_a_changed_candidate_is_refused(make_sealed: Callable[..., Results], pro
 def test_a_sweep_without_a_candidate_has_nothing_to_apply(
     make_pairs: Callable[..., list[Row]], write_results: Callable[..., Results], project: Path
 ) -> None:
-    refuse(write_results(make_pairs()), project, UsageError, "had no candidate")
+    results = write_results(make_pairs())
+    refuse(results, project, UsageError, "had no candidate")
+    assert conclude(results, now=utc_now(), status=RunStatus.COMPLETE) is None
 
 
 def test_a_sweep_without_a_promotion_has_nothing_to_apply(

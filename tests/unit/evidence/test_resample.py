@@ -60,6 +60,16 @@ def test_voids_are_never_drawn_and_a_task_of_voids_is_left_out() -> None:
     assert estimate([run(10.0), run(10.0), run(10.0), run(None, void=True)], [run(None, void=True)]) == 0.0
 
 
+def test_an_incumbent_that_fails_now_and_then_is_kept_by_the_floor_and_wins_by_luck() -> None:
+    flaky = [run(10.0), run(10.0, resolved=False), run(10.0, resolved=False)]
+    found = estimate_false_promotion({"t": flaky}, POLICY, seed=5)
+    # Promoted: a lead of two, and all of the candidate's runs resolved wherever the incumbent's ever did.
+    lucky = (1 / 27) * (12 / 27) + (6 / 27 + 1 / 27) * (8 / 27)
+    assert found.p_promoted is not None
+    assert 0 < found.p_promoted < lucky + 4 * math.sqrt(lucky / MIN_RESAMPLES)
+    assert found.n_insufficient > 0  # neither side ever resolved: nothing is gated
+
+
 @pytest.mark.parametrize("runs", [[run(10.0)] * 2, [run(None)] * 3, []])
 def test_what_no_resample_can_decide_is_unknown_not_zero(runs: list[CountedRun]) -> None:
     found = estimate_false_promotion({"t": runs}, POLICY, seed=1)
