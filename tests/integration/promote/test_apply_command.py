@@ -1,6 +1,8 @@
 """From a bound candidate to a changed project, by the commands; and everything that refuses."""
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial.cli import apply as cli_apply
 from fairtrial.cli.main import run
 from fairtrial.errors import FairtrialError, IntegrityError, UsageError
 from fairtrial.host.clock import rfc3339, utc_now
@@ -457,6 +460,21 @@ def test_a_kept_incumbent_has_exit_code_1(make_sealed: Callable[..., Results], p
     assert run(["apply", str(results.root), "--project", str(project), "--json"]) == 1
     assert "is not promotable" in json.loads(capsys.readouterr().out)["message"]
     assert run(["apply", str(results.root), "--check"]) == 1
+
+
+def test_a_signal_puts_everything_back(
+    make_sealed: Callable[..., Results], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = make_sealed()
+
+    def stopped(*arguments: Any, **options: Any) -> tuple[str, ...]:  # noqa: ANN401 - passed on
+        os.kill(os.getpid(), signal.SIGTERM)
+        return apply_promotion(*arguments, **options)
+
+    monkeypatch.setattr(cli_apply, "apply_promotion", stopped)
+    assert run(["apply", str(results.root), "--project", str(project)]) == 128 + signal.SIGTERM
+    assert prose(project) == ["old prose\n"] * 2
+    assert [path.name for path in project.glob(".fairtrial-*")] == []
 
 
 def test_checking_changes_nothing_and_needs_no_project(make_sealed: Callable[..., Results]) -> None:
