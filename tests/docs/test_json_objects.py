@@ -118,3 +118,21 @@ def test_a_report_of_the_agent_lane_has_the_fields_of_the_reference(
     rows.write_text(json.dumps({"task": "t", "arm": "baseline", "run": 0, "resolved": True, "class": "x"}) + "\n")
     told = {line["field"].strip("`") for line in read_table(PAGE, "bench-report/1")}
     assert printed("report", str(rows), "--json").keys() == told
+
+
+def test_what_gate_prints_has_the_fields_of_the_reference_and_no_other(
+    tmp_path: Path, printed: Print, read_table: ReadTable
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    runs = [{"task": "t", "arm": arm, "cost_usd": 1.0, "resolved": True} for arm in ("old", "new") for _ in range(3)]
+    rows.write_text("".join(f"{json.dumps(row)}\n" for row in runs))
+    told = {line["field"].strip("`") for line in read_table(PAGE, "gate/1")}
+    arms = ("--incumbent", "old", "--candidate", "new", "--model", "m")
+    assert set(paths_of(printed("gate", str(rows), *arms, "--json", code=1))) == told
+
+
+def test_what_apply_prints_has_the_fields_of_the_reference_and_no_other(
+    tmp_path: Path, printed: Print, read_table: ReadTable
+) -> None:
+    told = {line["field"].strip("`") for line in read_table(PAGE, "apply/1")}
+    assert printed("apply", "--recover", "--project", str(tmp_path), "--json").keys() == told
