@@ -12,6 +12,7 @@ from fairtrial.loop.stage import SERVER_ENVIRONMENT, open_stage
 from fairtrial.model.loop import Transport, Variant
 from fairtrial.model.trial import LoopTask, TrialSpec
 from fairtrial.subjects.git import Git
+from fairtrial.sweep.bench_sweep import PROVIDERS
 from fairtrial.sweep.execute import worker_environment
 
 ReadTable = Callable[..., list[dict[str, str]]]
@@ -71,6 +72,10 @@ def test_what_a_worker_is_given_is_in_the_reference(
     }
     set_anew = {name.partition("=")[0] for name in names(line_of(read_table, "a worker"))}
     assert given.keys() == passed_on | set_anew
+
+
+def test_the_variables_of_the_providers_keys_are_in_the_reference(read_table: ReadTable) -> None:
+    assert {variable for _, variable in PROVIDERS.values()} <= told_names(read_table, "Read by the program")
 
 
 def test_what_the_server_of_a_loopback_transport_is_given_is_in_the_reference(
