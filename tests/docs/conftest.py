@@ -84,6 +84,35 @@ def sweep() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def bench() -> Iterator[Path]:
+    """The results of a sweep of the agent lane: two tasks of the example, two arms, a scripted model."""
+    directory = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
+    tasks = directory / "t"
+    try:
+        for asked in (
+            ("init", str(tasks)),
+            (
+                *("bench", "--tasks", str(tasks / "tasks.yaml"), "--only", "amounts,linear", "--runs", "1"),
+                *("--arms", "baseline,workflow", "--agent", "bash-agent", "--model", "claude-sonnet-4-5"),
+                *("--skill", f"plan={tasks / 'skills/tally-plan'}", "--skill", f"work={tasks / 'skills/tally-work'}"),
+                *("--script", str(tasks / "script.yaml"), "--out", str(directory / "r")),
+            ),
+        ):
+            argv = [sys.executable, "-m", "fairtrial", "-q", *asked]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        yield directory / "r"
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def bench_rows(bench: Path) -> list[dict[str, Any]]:
+    """The rows of that sweep."""
+    return [json.loads(line) for line in (bench / "results.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture(scope="session")
 def sweep_rows(sweep: Path) -> list[dict[str, Any]]:
     """The rows of that sweep."""
     return [json.loads(line) for line in (sweep / "results.jsonl").read_bytes().splitlines()]

@@ -30,7 +30,7 @@ def lines_of(read_table: ReadTable, heading: str) -> list[dict[str, str]]:
 
 def spellings(parameter: click.Parameter) -> set[str]:
     if isinstance(parameter, click.Argument):
-        return {str(parameter.make_metavar(SETTINGS))}
+        return {str(parameter.make_metavar(SETTINGS)).strip("[]")}
     return {*parameter.opts, *parameter.secondary_opts}
 
 
@@ -50,8 +50,9 @@ def test_every_argument_and_option_is_in_the_reference_and_no_other(
     assert told - {"-h", "--help"} == own
 
 
-def test_the_hidden_worker_takes_no_argument() -> None:
-    assert not command_of("worker").params
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_hidden_command_takes_no_argument(name: str) -> None:
+    assert not command_of(name).params
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
@@ -62,8 +63,10 @@ def test_every_default_is_that_of_the_program(name: str, read_table: ReadTable, 
             if not spellings(parameter) & set(names(line["name"])):
                 continue
             default = parameter.get_default(SETTINGS)
-            if isinstance(parameter, click.Argument):
-                assert line["default"] == ("required" if parameter.required else "none")
+            if parameter.required:
+                assert line["default"] == "required"
+            elif isinstance(parameter, click.Argument):
+                assert line["default"] in {"none", f"`{default}`"}
             elif isinstance(parameter, click.Option) and parameter.is_flag:
                 assert not default
                 assert line["default"] == "off"

@@ -12,12 +12,14 @@ from fairtrial.loop.stage import SERVER_ENVIRONMENT, open_stage
 from fairtrial.model.loop import Transport, Variant
 from fairtrial.model.trial import LoopTask, TrialSpec
 from fairtrial.subjects.git import Git
+from fairtrial.sweep.bench_sweep import PROVIDERS
 from fairtrial.sweep.execute import worker_environment
 
 ReadTable = Callable[..., list[dict[str, str]]]
 Names = Callable[[str], list[str]]
 
 PAGE = "variables.md"
+READ = re.compile(r'environ(?:\.get\(|\.pop\(|\[)\s*"([A-Z_]+)"')
 VARIABLE = re.compile(r"\bFAIRTRIAL_[A-Z]+(?:_[A-Z]+)*\b")
 
 
@@ -46,10 +48,14 @@ def test_each_variable_of_ours_is_in_the_reference_and_none_that_is_not_used(
 def test_each_variable_that_the_code_names_beside_the_environment_is_in_the_reference(
     clone: Path, read_table: ReadTable
 ) -> None:
-    read = re.compile(r'environ(?:\.get\(|\.pop\(|\[)\s*"([A-Z_]+)"')
-    named = {name for path in (clone / "src").rglob("*.py") for name in read.findall(path.read_text())}
-    assert named
-    assert named <= told_names(read_table, "Read by the program")
+    ours = re.compile("FAIRTRIAL_")
+    program, payload = set[str](), set[str]()
+    for path in (clone / "src").rglob("*.py"):
+        into = payload if path.parent.name == "payload" else program
+        into |= {name for name in READ.findall(path.read_text()) if not ours.match(name)}
+    assert program
+    assert program <= told_names(read_table, "Read by the program")
+    assert payload == told_names(read_table, "Inside a sandbox")
 
 
 def test_what_a_worker_is_given_is_in_the_reference(
@@ -66,6 +72,10 @@ def test_what_a_worker_is_given_is_in_the_reference(
     }
     set_anew = {name.partition("=")[0] for name in names(line_of(read_table, "a worker"))}
     assert given.keys() == passed_on | set_anew
+
+
+def test_the_variables_of_the_providers_keys_are_in_the_reference(read_table: ReadTable) -> None:
+    assert {variable for _, variable in PROVIDERS.values()} <= told_names(read_table, "Read by the program")
 
 
 def test_what_the_server_of_a_loopback_transport_is_given_is_in_the_reference(

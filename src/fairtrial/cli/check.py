@@ -7,6 +7,7 @@ import click
 
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.controls import write_controls
+from fairtrial.cli.finish import NOT_ENOUGH
 from fairtrial.cli.options import path_option, split_names
 from fairtrial.cli.output import print_json, result_console
 from fairtrial.cli.progress import Progress
@@ -99,7 +100,7 @@ def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None) 
         return 128 + stopped_by
     if any(verdict.held is Held.FAILED for verdict in verdicts):
         return 1
-    return 5 if any(verdict.held is Held.UNKNOWN for verdict in verdicts) else 0
+    return NOT_ENOUGH if any(verdict.held is Held.UNKNOWN for verdict in verdicts) else 0
 
 
 def _document(verdicts: tuple[ControlVerdict, ...]) -> Document:
