@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ FOREIGN = re.compile(
 
 def test_each_module_lists_what_it_offers_in_order_and_no_other_takes_more(trees: dict[str, ast.Module]) -> None:
     wrong: list[str] = []
+    all_taken = names_taken(trees.values())
     for name, tree in trees.items():
         listed = listed_names(tree)
-        taken = {taken for other in trees.values() for taken in names_taken_from(name, other)} - submodules(name, trees)
+        taken = all_taken.get(name, set()) - submodules(name, trees)
         if listed != sorted(listed, key=by_kind):
             wrong.append(f"{name}: __all__ is not in the order {sorted(listed, key=by_kind)}")
         if unlisted := (functions_and_classes(tree) | taken) - set(listed):
@@ -59,9 +61,14 @@ def bound_names(tree: ast.Module) -> set[str]:
     return names
 
 
-def names_taken_from(module: str, tree: ast.Module) -> set[str]:
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == module)
-    return {alias.name for node in imports for alias in node.names}
+def names_taken(trees: Iterable[ast.Module]) -> dict[str, set[str]]:
+    """By module, the names that others import from it: one walk a tree."""
+    taken: dict[str, set[str]] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                taken.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    return taken
 
 
 def submodules(package: str, trees: dict[str, ast.Module]) -> set[str]:

@@ -48,6 +48,7 @@ from fairtrial.sweep.resolve import changed_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
 __all__ = [
+    "SCRATCH_MODE",
     "BenchInputs",
     "begin_bench",
     "open_inputs",
