@@ -35,10 +35,10 @@ from fairtrial.store.reserve import is_low
 from fairtrial.sweep.worker import SPEC
 
 __all__ = [
-    "P",
     "Due",
     "Event",
     "Lane",
+    "P",
     "Pass",
     "Planned",
     "drive",
