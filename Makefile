@@ -14,7 +14,7 @@ export PYTHONNOUSERSITE := 1
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
 
-demo: ## set up, then compare two ways of working (scripted, offline), measure git at an agent's task, show the results
+demo: ## set up, then compare two ways of working (scripted, offline), measure git at a task and under faults
 	@requirements/setup run
 	rm -rf .cache/demo
 	$(BIN)/fairtrial init .cache/demo
@@ -23,6 +23,8 @@ demo: ## set up, then compare two ways of working (scripted, offline), measure g
 	  --agent bash-agent --model claude-sonnet-4-5 --script .cache/demo/script.yaml \
 	  --skill plan=.cache/demo/skills/tally-plan --skill work=.cache/demo/skills/tally-work
 	$(BIN)/fairtrial loop --subjects git --scenarios task_loop,agent_task_baseline_v1 --transport file,http --runs 3
+	$(BIN)/fairtrial loop --subjects git --scenarios publication_under_fault_v1 --transport http --runs 1 --faults \
+	  reply_lost_reused,reply_lost_fresh,request_lost,client_killed,server_refuses
 
 test: setup ## set up, then run every test (ARGS="-k name" or a path for some)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)

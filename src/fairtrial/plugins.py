@@ -1,9 +1,11 @@
 """Entry points to objects by name, each with the version and file digest that go into the records."""
 
+import ast
 import hashlib
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +25,8 @@ class Plugin:
         name: Entry-point name.
         target: The class it names.
         distribution: Distribution that declares it, with its version.
-        file_sha256: Digest of the source file that defines it.
+        file_sha256: Digest of its sources: of one line `<SHA-256>  <module>` for the module that defines it and for
+            each module of the same package that it imports, directly or not, in order of names.
     """
 
     group: str
@@ -62,9 +65,50 @@ def load_plugin(group: str, name: str) -> Plugin:
         ) from problem
     if not isinstance(target, type):
         raise HostError(f"plugin '{name}' of {group} ({point.value}) is no class; its author must name one")
-    source = sys.modules[target.__module__].__file__
-    digest = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
+    digest = _digest_sources(target.__module__)
     return Plugin(group=group, name=name, target=target, distribution=_distribution_of(point), file_sha256=digest)
+
+
+def _digest_sources(module: str) -> str:
+    """Digest a module and the modules of its package that it imports, and those that they import.
+
+    By what their sources say and not by what is loaded: that would depend on which plugins were loaded before.
+    """
+    package = module.rpartition(".")[0]
+    digests: dict[str, str] = {}
+    due = [module]
+    while due:
+        name = due.pop()
+        source = _source_of(name)
+        if name in digests or source is None:
+            continue
+        data = source.read_bytes()
+        digests[name] = hashlib.sha256(data).hexdigest()
+        if package:
+            due += [taken for taken in _imported_names(name, data) if f"{taken}.".startswith(f"{package}.")]
+    lines = [f"{digest}  {name}\n" for name, digest in sorted(digests.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _source_of(name: str) -> Path | None:
+    """The source of a module; None for a name that is no module, or one without source."""
+    try:
+        spec = find_spec(name)
+    except ModuleNotFoundError:  # what stands before the dot is no package
+        return None
+    return Path(spec.origin) if spec is not None and spec.has_location and spec.origin is not None else None
+
+
+def _imported_names(module: str, source: bytes) -> Iterator[str]:
+    """Full names of what a source imports, at any depth in it: modules, and their members, which may be modules."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            begin = resolve_name("." * node.level, module.rpartition(".")[0]) if node.level else ""
+            parent = ".".join(part for part in (begin, node.module) if part)
+            yield parent
+            yield from (f"{parent}.{alias.name}" for alias in node.names)
 
 
 def _distribution_of(point: EntryPoint) -> str:

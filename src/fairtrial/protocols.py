@@ -20,7 +20,20 @@ from fairtrial.model.agent import (
     Tool,
     ToolControl,
 )
-from fairtrial.model.loop import LocalState, Manner, Motion, Place, Probe, Serve, Step, Transport, Truth, Variant
+from fairtrial.model.loop import (
+    LocalState,
+    Manner,
+    Motion,
+    Place,
+    Probe,
+    Sabotage,
+    Serve,
+    Step,
+    StoreFault,
+    Transport,
+    Truth,
+    Variant,
+)
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.settings import FrontSettings
 
@@ -47,12 +60,14 @@ class Subject(Protocol):
         acquisition_models: What a fresh and a warm acquisition are called in records.
         publication_request: Substring of "METHOD target" of the HTTP requests that can move a branch, for fault rules
             and for counting replays.
+        publication_mark: Text in what a client sends by which a publication is known in the tool's own protocol.
     """
 
     kind: ClassVar[str]
     transports: ClassVar[frozenset[Transport]]
     acquisition_models: ClassVar[Mapping[Manner, str]]
     publication_request: ClassVar[str]
+    publication_mark: ClassVar[str]
 
     def __init__(self, variant: Variant) -> None:
         """Take a variant; it must not touch the machine."""
@@ -120,6 +135,10 @@ class Subject(Protocol):
         """The published head that the last command of `reconcile` told of; None when it told of none."""
         ...
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """How the store can be made to fail; None when this tool's server has no such fault."""
+        ...
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The branch that publishing moves: `place.branch`, or what the workspace says if the tool named it."""
         ...
@@ -130,6 +149,10 @@ class Subject(Protocol):
 
     def client_head(self, run: RunProbe, place: Place) -> str | None:
         """The workspace's head as the client knows it, or None when it has none."""
+        ...
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The branch's head in the server's own store at this moment, or None when there is none."""
         ...
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:

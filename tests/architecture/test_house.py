@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,10 +19,10 @@ FOREIGN = re.compile(
 
 def test_each_module_lists_what_it_offers_in_order_and_no_other_takes_more(trees: dict[str, ast.Module]) -> None:
     wrong: list[str] = []
-    all_taken = names_taken(trees.values())
+    all_taken = names_taken_by_module(trees.values())
     for name, tree in trees.items():
         listed = listed_names(tree)
-        taken = all_taken.get(name, set()) - submodules(name, trees)
+        taken = all_taken[name] - submodules(name, trees)
         if listed != sorted(listed, key=by_kind):
             wrong.append(f"{name}: __all__ is not in the order {sorted(listed, key=by_kind)}")
         if unlisted := (functions_and_classes(tree) | taken) - set(listed):
@@ -61,13 +62,13 @@ def bound_names(tree: ast.Module) -> set[str]:
     return names
 
 
-def names_taken(trees: Iterable[ast.Module]) -> dict[str, set[str]]:
-    """By module, the names that others import from it: one walk a tree."""
-    taken: dict[str, set[str]] = {}
+def names_taken_by_module(trees: Iterable[ast.Module]) -> defaultdict[str, set[str]]:
+    """What is imported from each module, anywhere."""
+    taken: defaultdict[str, set[str]] = defaultdict(set)
     for tree in trees:
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                taken.setdefault(node.module, set()).update(alias.name for alias in node.names)
+            if isinstance(node, ast.ImportFrom):
+                taken[node.module or ""].update(alias.name for alias in node.names)
     return taken
 
 

@@ -13,7 +13,7 @@ from fairtrial.evidence.endings import EndingKind
 from fairtrial.judging.values import Counts, OracleVerdict, Place, Runner
 from fairtrial.model.sandbox import Access, Bind
 
-pytestmark = pytest.mark.needs("bwrap")
+pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.timeout(600)]
 
 JudgeChange = Callable[..., OracleVerdict]
 
@@ -195,7 +195,7 @@ def rust_toolchain(judge: JudgeChange) -> Path:
         pytest.skip("rustc is not on PATH (install Rust)")
     asked = subprocess.run([rustc, "--print", "sysroot"], check=False, capture_output=True, text=True)
     if asked.returncode != 0:
-        pytest.skip(f"{rustc} does not run: {asked.stderr.strip()} (set RUSTUP_HOME)")
+        pytest.skip(f"{rustc} does not run: {asked.stderr.strip().partition(chr(10))[0]} (set RUSTUP_HOME)")
     root = Path(asked.stdout.strip()).resolve()
     if not judge.slot.mounts and judge.slot.is_foreign and not can_all_enter(root):
         pytest.skip(f"{root} is closed to the user that sandboxes run under (run in a slot, or as a normal user)")
@@ -283,3 +283,20 @@ def test_a_main_of_the_candidates_own_that_runs_nothing_proves_nothing(judge_cha
 @pytest.mark.parametrize("language", [NODE], ids=["node"], indirect=True)
 def test_package_settings_do_not_change_how_node_runs(judge_change: JudgeChange) -> None:
     assert_failed(judge_change(None, **{"package.json": '{"scripts": {"test": "true"}, "type": "module"}'}))
+
+
+@pytest.mark.parametrize("language", [GO], ids=["go"], indirect=True)
+def test_tests_of_the_same_names_in_another_package_do_not_count(judge_change: JudgeChange) -> None:
+    own = 'package calc\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { os.Exit(0) }\n'
+    twins = 'package sub\n\nimport "testing"\n\nfunc TestSmall(t *testing.T) {}\nfunc TestLarge(t *testing.T) {}\n'
+    verdict = judge_change(None, **{"main_test.go": own, "sub/twins_test.go": twins})
+    assert_failed(verdict)
+    assert verdict.counts == Counts(n_passed=0, n_failed=0, n_skipped=0)
+
+
+@pytest.mark.parametrize("language", [CARGO], ids=["cargo"], indirect=True)
+def test_tests_of_the_same_names_in_another_file_do_not_count(judge_change: JudgeChange) -> None:
+    twins = "#[test]\nfn small() {}\n#[test]\nfn large() {}\n"
+    verdict = judge_change(CARGO.exit_inside, **{"tests/twins.rs": twins})
+    assert_failed(verdict)
+    assert verdict.counts == Counts(n_passed=0, n_failed=2, n_skipped=0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial.errors import UsageError
+from fairtrial.errors import HostError, UsageError
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.judging.run import judge_oracle, run_check
-from fairtrial.judging.values import OracleSpec, OracleVerdict, Place
+from fairtrial.judging.values import OracleSpec, OracleVerdict, Place, Runner
 from fairtrial.model.sandbox import Bind, Limit, Limits
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -209,3 +209,23 @@ def test_a_profile_that_the_agent_wrote_is_not_read(judge: Judge) -> None:
     around = replace(around, env={**around.env, "HOME": "/workspace"})
     verdict = run_check("exit 5", tree, around, slot=judge.slot, enforcement=judge.enforcement, redact=str)
     assert verdict.returncode == 5
+
+
+def test_a_tree_that_is_not_there_is_our_own_fault(judge: Judge) -> None:
+    oracle = judge.oracle("true", {"a.sh": ""}, place=Place.WORKSPACE)
+    tree = judge.tree({**BASE, "conftest.py": "y"}, {"conftest.py": "x"})
+    gone = replace(tree, merged=tree.merged / "gone")
+    with pytest.raises(HostError, match="judged tree"):
+        judge(oracle, gone)
+    with pytest.raises(HostError, match="scratch"):
+        judge(oracle, replace(gone, change=()))
+    around = replace(judge.surroundings(), binds=(Bind(source=tree.merged, target="/workspace/d"),))
+    with pytest.raises(HostError, match="judged tree"):
+        run_check("true", gone, around, slot=judge.slot, enforcement=judge.enforcement, redact=str)
+
+
+def test_an_oracle_whose_program_is_missing_is_no_evidence_against_the_arm(judge: Judge) -> None:
+    oracle = judge.oracle("", {"a.rs": ""}, runner=Runner.CARGO)
+    verdict = judge(oracle, judge.tree(BASE, {}))
+    assert verdict.kind is EndingKind.INFRA_ERROR
+    assert "not on PATH" in verdict.reason

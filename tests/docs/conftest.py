@@ -72,8 +72,9 @@ def sweep() -> Iterator[Path]:
     try:
         results = directory / "r"
         asked = ["--scenarios", "all", "--transport", "file,http,hosted", "--runs", "1", "--out", str(results)]
+        faults = ["--faults", "control,reply_lost_reused,request_lost_fresh,server_refuses,rival_first"]
         remote = ["--remote-is-disposable", (directory / "none").as_uri(), "--lock-wait", "500"]
-        argv = [sys.executable, "-m", "fairtrial", "-q", "loop", *asked, *remote, "--json"]
+        argv = [sys.executable, "-m", "fairtrial", "-q", "loop", *asked, *faults, *remote, "--json"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         assert done.returncode == 5, done.stderr
         (directory / "printed.json").write_text(done.stdout)

@@ -57,3 +57,12 @@ def test_every_example_of_a_subjects_file_is_read(clone: Path, tmp_path: Path) -
 @pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(VariantEntry)])
 def test_the_how_to_page_names_every_key(key: str, clone: Path) -> None:
     assert f"`{key}`" in (clone / "docs" / "how-to" / "tune-a-subject.md").read_text()
+
+
+def test_the_tuned_subjects_that_are_shipped_can_be_read_and_are_named_where_they_are_described(clone: Path) -> None:
+    path = clone / "docs" / "how-to" / "tuned-subjects.toml"
+    names = ["git-fsmonitor", "git-partial-sparse"]
+    variants = read_variants(names, path)
+    assert [variant.name for variant in variants] == names
+    text = (clone / "docs" / "how-to" / "tune-a-subject.md").read_text()
+    assert all(f"`{name}`" in text for name in names)

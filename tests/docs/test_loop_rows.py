@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fairtrial.evidence.endings import ENDINGS, CountsAs
+from fairtrial.evidence.publication import ClientClaim, Delivery, ServerTruth, Verdict
 from fairtrial.model.process import ProcessState
 
 pytestmark = [pytest.mark.needs("git"), pytest.mark.xdist_group("measurement"), pytest.mark.timeout(900)]
@@ -18,14 +19,24 @@ PAGE = "loop-rows.md"
 HEADINGS = {
     "step": ("Step rows",),
     "harness": ("Harness rows",),
+    "verdict": ("Verdicts",),
     "hole": ("Holes",),
     "skip": ("Skips",),
     "void": ("Voids",),
     "total of task_loop": ("Totals", "Totals of `task_loop`"),
+    "total of publication_under_fault_v1": ("Totals", "Totals of `publication_under_fault_v1`"),
+    "total of parallel_tasks_v1": ("Totals", "Totals of `parallel_tasks_v1`"),
     "total of agent_task_baseline_v1": ("Totals", "Totals of `agent_task_baseline_v1`"),
 }
 ONLY_AFTER_A_FAILURE = {"stderr", "elapsed_ms_reason", "error_detail"}
 ONLY_OVER_HTTP = {"network_up_bytes", "network_down_bytes", "network_requests"}
+BY_PHASE = {"published_heads", "published_sha256"}
+ELSEWHERE = {
+    "total of agent_task_baseline_v1": ONLY_OVER_HTTP,
+    "step": {"stdout"},
+    "total of publication_under_fault_v1": BY_PHASE | {"network_bytes_reason"},
+}
+"""Fields that other scenarios' totals carry, or other transports'."""
 
 
 def kind_of(row: dict[str, Any]) -> str:
@@ -33,7 +44,7 @@ def kind_of(row: dict[str, Any]) -> str:
     if row["step_kind"] in {"vcs", "edit"}:
         return "step"
     if row["step_kind"] == "harness":
-        return "harness"
+        return "verdict" if row["operation"].endswith(".verdict") else "harness"
     if row["returncode"] == 77:
         return "skip" if row["operation"].endswith(".skipped") else "hole"
     return "void" if row["error_kind"] is not None else f"total of {row['scenario']}"
@@ -77,7 +88,7 @@ def test_no_field_is_in_the_reference_that_no_row_carries(
     kind: str, read_table: ReadTable, names: Names, sweep_rows: list[dict[str, Any]]
 ) -> None:
     carried = {field for row in sweep_rows if kind_of(row) == kind for field in row}
-    elsewhere = ONLY_AFTER_A_FAILURE | (ONLY_OVER_HTTP if kind == "total of agent_task_baseline_v1" else set())
+    elsewhere = ONLY_AFTER_A_FAILURE | ELSEWHERE.get(kind, set())
     assert {field for field, _ in documented(read_table, names, kind)} - elsewhere <= carried
 
 
@@ -102,6 +113,14 @@ def test_the_kinds_of_void_are_those_that_the_tool_lane_can_end_in(read_table: R
     agent_lane = {"session-error", "evidence-unverified", "oracle-unavailable"}
     kinds = {names(line["kind"])[0] for line in read_table(PAGE, "Voids") if "kind" in line}
     assert kinds == void - agent_lane
+
+
+def test_every_verdict_and_every_fact_behind_it_is_named(read_table: ReadTable, names: Names) -> None:
+    kinds = [line["verdict"].strip("`") for line in read_table(PAGE, "Kinds of verdict")]
+    assert kinds == [str(verdict) for verdict in Verdict]
+    meaning = {line["field"].strip("`"): set(names(line["meaning"])) for line in read_table(PAGE, "Verdicts")}
+    for field, words in {"client_claim": ClientClaim, "delivery": Delivery, "server_truth": ServerTruth}.items():
+        assert meaning[field] == {str(word) for word in words}
 
 
 def test_every_state_of_a_process_is_named(read_table: ReadTable, names: Names) -> None:

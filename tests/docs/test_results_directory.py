@@ -25,7 +25,8 @@ def one_of(sweep: Path, name: str) -> dict[str, Any]:
     """The first document of that name, or the first line of it."""
     found = sorted(sweep.rglob(name))
     assert found, name
-    data: dict[str, Any] = json.loads(found[0].read_text().splitlines()[0])
+    text = found[0].read_text()
+    data: dict[str, Any] = json.loads(text if name.endswith(".json") else text.splitlines()[0])
     return data
 
 

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from fairtrial.loop.fault_cases import FAULT_CASES
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.seed import N_SEED_FILES, NOTES
-from fairtrial.model.loop import Manner, Motion, Setup
+from fairtrial.model.loop import Manner, Motion, Play, Setup
 
 ReadTable = Callable[..., list[dict[str, str]]]
 Names = Callable[[str], list[str]]
 
 PAGE = "scenarios.md"
+OF_OPERATIONS = [name for name, each in SCENARIOS.items() if each.play in {Play.TASKS, Play.OAK_LOCAL}]
+OF_TASKS = [name for name, scenario in SCENARIOS.items() if scenario.play is Play.TASKS]
 
 
 def test_every_scenario_has_a_section_and_nothing_else_has(reference: Path) -> None:
@@ -29,7 +32,19 @@ def test_every_motion_and_manner_is_in_the_reference(read_table: ReadTable, name
     assert manners == {str(manner) for manner in Manner} - {"plain"}
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_fault_cases_are_those_of_the_program_in_its_order(read_table: ReadTable, names: Names) -> None:
+    table = read_table(PAGE, "publication_under_fault_v1")
+    columns = ("case", "fault", "connection", "client's end")
+    assert [tuple(line[column].strip("`") for column in columns) for line in table] == [
+        (case.name, str((case.wire and case.wire.kind) or case.store or "none"), str(case.reuse), str(case.client_end))
+        for case in FAULT_CASES.values()
+    ]
+    all_of_them = SCENARIOS["publication_under_fault_v1"].transports
+    transports = [all_of_them if line["transports"] == "all" else set(names(line["transports"])) for line in table]
+    assert transports == [case.transports for case in FAULT_CASES.values()]
+
+
+@pytest.mark.parametrize("name", OF_OPERATIONS)
 def test_the_operations_are_those_of_the_program_in_its_order(name: str, read_table: ReadTable) -> None:
     told = [
         (line["operation"].strip("`"), line["motion"].strip("`"), line["manner"].strip("`"))
@@ -61,7 +76,7 @@ def test_the_seed_is_described(reference: Path) -> None:
 @pytest.mark.needs("git")
 @pytest.mark.xdist_group("measurement")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", OF_TASKS)
 def test_gits_rows_are_those_of_a_real_trial(
     name: str, read_table: ReadTable, names: Names, sweep_rows: list[dict[str, Any]]
 ) -> None:

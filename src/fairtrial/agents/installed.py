@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from fairtrial.agents.sessions import SYSTEM_PATH
@@ -27,8 +28,9 @@ def locate(name: str) -> Path | None:
 
 def asked_version(argv: Sequence[str]) -> str | None:
     """The version that a program tells of itself; None when it fails or tells none."""
-    env = {"PATH": SYSTEM_PATH, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "CI": "1"}
-    result = run_process(argv, env=env, timeout_s=_ASK_S, capture_bytes=4096)
+    with TemporaryDirectory() as home:  # some write there even for this; as root also into a home that is not there
+        env = {"PATH": SYSTEM_PATH, "HOME": home, "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "CI": "1"}
+        result = run_process(argv, env=env, timeout_s=_ASK_S, capture_bytes=4096)
     told = _VERSION.search(result.stdout.head.decode("utf-8", "replace"))
     return told[0] if result.ok and told is not None else None
 

@@ -8,7 +8,7 @@ import click
 
 from fairtrial.cli.output import print_json
 from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
-from fairtrial.evidence.endings import is_void
+from fairtrial.evidence.endings import VOID_MEMBERS, is_void
 from fairtrial.store.audit import AuditReport, audit
 from fairtrial.store.layout import open_results
 from fairtrial.sweep.rejudge import rejudge
@@ -32,7 +32,7 @@ def command(*, directory: Path, expect: str | None, again: bool, as_json: bool) 
     if expect is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expect):
         raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
     results = open_results(directory)
-    found = audit(results, expect=expect, is_void=is_void)
+    found = audit(results, expect=expect, is_void=is_void, final_members=VOID_MEMBERS)
     rejudged = tuple(rejudge(results, scratch_base(None))) if again else ()
     changed = [each for each in rejudged if each.changes]
     code = IntegrityError.exit_code if changed else _exit_code(found)

@@ -7,6 +7,7 @@ import click
 
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.controls import write_controls
+from fairtrial.cli.finish import NOT_ENOUGH, THE_ANSWER_IS_NO
 from fairtrial.cli.options import path_option, split_names
 from fairtrial.cli.output import print_json, result_console
 from fairtrial.cli.progress import Progress
@@ -98,8 +99,8 @@ def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None) 
     if stopped_by is not None:
         return 128 + stopped_by
     if any(verdict.held is Held.FAILED for verdict in verdicts):
-        return 1
-    return 5 if any(verdict.held is Held.UNKNOWN for verdict in verdicts) else 0
+        return THE_ANSWER_IS_NO
+    return NOT_ENOUGH if any(verdict.held is Held.UNKNOWN for verdict in verdicts) else 0
 
 
 def _document(verdicts: tuple[ControlVerdict, ...]) -> Document:

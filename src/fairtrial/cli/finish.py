@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from fairtrial.cli.output import print_json, result_console
+from fairtrial.cli.output import own_command, print_json, result_console
 from fairtrial.cli.reports import Report, summarize_results
 from fairtrial.evidence.bench import BenchSummary, broken_incumbents
 from fairtrial.evidence.endings import EndingKind
@@ -13,7 +13,7 @@ from fairtrial.evidence.loop_report import LoopSummary
 from fairtrial.evidence.loop_runs import RunEnding
 from fairtrial.sweep.loop_sweep import Begun
 
-__all__ = ["bench_exit_code", "exit_code", "finish", "finish_bench"]
+__all__ = ["NOT_ENOUGH", "THE_ANSWER_IS_NO", "bench_exit_code", "exit_code", "finish", "finish_bench"]
 
 LOG: Final = logging.getLogger("fairtrial")
 OUR_BUG: Final = 70
@@ -52,9 +52,9 @@ def _tell(begun: Begun, report: Report, code: int, *, as_json: bool) -> int:
     if begun.scratch is not None:
         click.echo(f"workspaces: {begun.scratch}")
     if begun.seal is not None:
-        click.echo(f"seal: {begun.seal}  (check: fairtrial audit {where} --expect {begun.seal})")
+        click.echo(f"seal: {begun.seal}  (check: {own_command('audit', where, '--expect', begun.seal)})")
     else:
-        LOG.warning("stopped; go on with: fairtrial resume %s", where)
+        LOG.warning("stopped; go on with: %s", own_command("resume", where))
     return code
 
 

@@ -9,7 +9,7 @@ from fairtrial.cli.output import print_json
 from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.evidence.admit import Admission
 from fairtrial.evidence.bench import BenchFold
-from fairtrial.evidence.endings import is_void
+from fairtrial.evidence.endings import VOID_MEMBERS, is_void
 from fairtrial.evidence.gate import Decision, GatePolicy, Outcome, decide, decision_fields
 from fairtrial.host.clock import utc_now
 from fairtrial.model.loop import JsonObject
@@ -95,7 +95,7 @@ def _rows(path: Path) -> tuple[Iterable[JsonObject], bool]:
     sweep = read_sweep(results)
     if sweep.lane != "bench":
         raise UsageError(f"{path}: a sweep of lane {sweep.lane}; the gate compares arms of the agent lane")
-    found = audit(results, expect=None, is_void=is_void)
+    found = audit(results, expect=None, is_void=is_void, final_members=VOID_MEMBERS)
     return read_rows(results.results_jsonl, sweep_id=sweep.sweep), found.sealed and found.is_intact
 
 

@@ -15,6 +15,7 @@ from fairtrial.cli.subjects import read_variants
 from fairtrial.config.names import require_known
 from fairtrial.errors import UsageError
 from fairtrial.evidence.tokens import ADMITTED_CHARACTERS
+from fairtrial.loop.fault_cases import FAULT_CASES
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.seed import N_SEED_FILES
 from fairtrial.model.loop import Transport, Variant
@@ -30,6 +31,12 @@ SEED = 20260908
 @click.option("--subjects", default="git", show_default=True, help="Comma list of subjects (see `fairtrial plugins`).")
 @click.option("--subjects-file", type=click.Path(path_type=Path), help="TOML file that names variants of subjects.")
 @click.option("--scenarios", default="task_loop", show_default=True, help="Comma list of scenarios, or `all`.")
+@click.option(
+    "--faults",
+    default="all",
+    show_default=True,
+    help="Comma list of fault cases of publication_under_fault_v1, or `all`.",
+)
 @click.option("--transport", default="file", show_default=True, help="Comma list of file, http, native, ssh, hosted.")
 @click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell.")
 @click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the order inside blocks.")
@@ -65,6 +72,7 @@ def command(
     subjects: str,
     subjects_file: Path | None,
     scenarios: str,
+    faults: str,
     transport: str,
     runs: int,
     seed: int,
@@ -101,6 +109,7 @@ def command(
         n_seed_files=N_SEED_FILES,
         hosted_remote=_hosted(remote_is_disposable, transports),
         credential_env=credential_env,
+        faults=_faults(faults),
     )
     if dry_run:
         return _print_plan(options, variants, as_json=as_json)
@@ -126,6 +135,13 @@ def _names(text: str, option: str) -> list[str]:
     if twice:
         raise UsageError(f"{option} names {', '.join(twice)} more than once; name each once")
     return names
+
+
+def _faults(text: str) -> tuple[str, ...]:
+    if text == "all":
+        return ()
+    known = tuple(FAULT_CASES)
+    return tuple(require_known(each, known, what="fault case", where="--faults") for each in _names(text, "--faults"))
 
 
 def _hosted(url: str | None, transports: Sequence[Transport]) -> str | None:

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import click
-from pydantic import ValidationError
 
 from fairtrial.errors import ConfigError, HostError
-from fairtrial.sweep.worker import SPEC, Desk, run_attempt
+from fairtrial.sweep.worker import Desk, parse_spec, run_attempt
 
 __all__ = ["command"]
 
@@ -16,13 +15,10 @@ __all__ = ["command"]
 def command(spec: Path) -> int:
     """Run the attempt that SPEC (JSON, as sent to a worker) describes; intent and outcome go where it says."""
     try:
-        parsed = SPEC.validate_json(spec.read_bytes())
+        data = spec.read_bytes()
     except OSError as problem:
         raise ConfigError(f"{problem.strerror}; name a readable spec file", path=spec) from problem
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{key}: {first['msg']}; see the reference of trial specs", path=spec, key=key) from problem
+    parsed = parse_spec(data, path=spec)
     with Desk() as desk:
         answer = run_attempt(parsed, desk)
     click.echo(answer.as_line().decode(), nl=False)

@@ -13,7 +13,7 @@ from typing import Final
 from fairtrial.errors import UsageError
 from fairtrial.evidence.rows import Row
 
-__all__ = ["ENDINGS", "CountsAs", "EndingKind", "EndingRule", "is_systemic", "is_void", "kind_of"]
+__all__ = ["ENDINGS", "VOID_MEMBERS", "CountsAs", "EndingKind", "EndingRule", "is_systemic", "is_void", "kind_of"]
 
 
 class EndingKind(StrEnum):
@@ -117,6 +117,10 @@ def kind_of(row: Row) -> str | None:
         message = f"'error_kind' must be a string or null, not {kind!r:.60}; is this a file of rows?"
         raise UsageError(message)
     return kind
+
+
+VOID_MEMBERS: Final = ("error_kind",)
+"""The members of a row that `is_void` looks at."""
 
 
 def is_void(row: Row) -> bool:

@@ -14,6 +14,7 @@ from fairtrial.stats.summary import total
 
 __all__ = [
     "HOLE_RETURNCODE",
+    "cold_followup_summary",
     "cold_warm_summary",
     "has_lane_failures",
     "is_hole",
@@ -125,6 +126,11 @@ def loop_summary(rows: Sequence[Row]) -> dict[str, float | None]:
 def cold_warm_summary(rows: Sequence[Row]) -> dict[str, float | None]:
     """Give the same for scenarios whose phases are called cold and warm."""
     return _two_phases(rows, "cold", "warm", delta="warm_acquire_delta_ms")
+
+
+def cold_followup_summary(rows: Sequence[Row]) -> dict[str, float | None]:
+    """Give the same for scenarios whose phases are called cold and followup."""
+    return _two_phases(rows, "cold", "followup", delta="followup_acquire_delta_ms")
 
 
 def _two_phases(rows: Sequence[Row], first: str, second: str, *, delta: str) -> dict[str, float | None]:

@@ -5,19 +5,21 @@ section (`loop_compare`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from fairtrial.evidence.loop_compare import ControlSpread, Difference, compare_subjects, control_spreads
 from fairtrial.evidence.loop_runs import NUMBER_FIELDS, LoopFold, LoopRun, RunEnding, Setting
+from fairtrial.evidence.publication_matrix import MatrixLine, matrix_lines
 from fairtrial.stats.summary import median
 
 __all__ = [
     "Coverage",
     "FailureNote",
     "LoopSummary",
+    "PublicationMatrix",
     "Section",
     "SkipNote",
     "SubjectSummary",
@@ -84,6 +86,21 @@ class SubjectSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationMatrix:
+    """What one subject's publications under fault showed in one setting.
+
+    Attributes:
+        subject: Its name.
+        null_control: It is the control.
+        lines: One a fault case.
+    """
+
+    subject: str
+    null_control: bool
+    lines: tuple[MatrixLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Everything measured in one setting.
 
@@ -93,6 +110,8 @@ class Section:
         reference: The subject that others are compared with; None when there is only a control.
         control: How far the control lies from itself, by field; a field that no run has a figure of is left out.
         differences: Of each other subject against the reference, in the same fields.
+        publications: Of each subject that published under faults, in the order of `subjects`. The cost of such runs is
+            not compared: how many commands they are depends on what had to be recovered.
     """
 
     setting: Setting
@@ -100,6 +119,7 @@ class Section:
     reference: str | None
     control: tuple[ControlSpread, ...]
     differences: tuple[Difference, ...]
+    publications: tuple[PublicationMatrix, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +234,9 @@ def _section(setting: Setting, runs: Sequence[LoopRun], voided: Mapping[tuple[Se
     nulls = sorted(name for name, members in by_subject.items() if any(run.null_control for run in members))
     candidates = sorted(set(by_subject) - set(nulls))
     reference = REFERENCE if REFERENCE in candidates else next(iter(candidates), None)
-    spreads: Mapping[str, ControlSpread] = {} if reference is None else control_spreads(by_subject, reference, nulls)
+    faulted = any(run.cases for run in runs)
+    compared = None if faulted else reference
+    spreads: Mapping[str, ControlSpread] = {} if compared is None else control_spreads(by_subject, compared, nulls)
     order = sorted(by_subject, key=lambda name: (name in nulls, name != reference, name))
     return Section(
         setting=setting,
@@ -224,8 +246,18 @@ def _section(setting: Setting, runs: Sequence[LoopRun], voided: Mapping[tuple[Se
         ),
         reference=reference,
         control=tuple(spreads.values()),
-        differences=() if reference is None else tuple(compare_subjects(by_subject, reference, nulls, spreads)),
+        differences=() if compared is None else tuple(compare_subjects(by_subject, compared, nulls, spreads)),
+        publications=tuple(_matrices(by_subject, order, nulls)) if faulted else (),
     )
+
+
+def _matrices(
+    by_subject: Mapping[str, Sequence[LoopRun]], order: Sequence[str], nulls: Sequence[str]
+) -> Iterator[PublicationMatrix]:
+    for name in order:
+        lines = matrix_lines(run.cases for run in by_subject[name] if run.ending is RunEnding.MEASURED)
+        if lines:
+            yield PublicationMatrix(subject=name, null_control=name in nulls, lines=lines)
 
 
 def _subject(name: str, members: Sequence[LoopRun], *, null_control: bool, voided_attempts: int) -> SubjectSummary:

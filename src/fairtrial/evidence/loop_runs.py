@@ -16,9 +16,10 @@ from fairtrial.errors import UsageError
 from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
 from fairtrial.evidence.endings import is_void, kind_of
 from fairtrial.evidence.loop import HOLE_RETURNCODE, is_hole, row_failed
+from fairtrial.evidence.publication_matrix import CaseFacts, read_cases
 from fairtrial.evidence.rows import Row, flag, measured, number, required_text, text, whole
 
-__all__ = ["NUMBER_FIELDS", "Hole", "LoopFold", "LoopRun", "PublicationFacts", "RunEnding", "Setting"]
+__all__ = ["NUMBER_FIELDS", "Hole", "LoopFold", "LoopRun", "ParallelFacts", "PublicationFacts", "RunEnding", "Setting"]
 
 NUMBER_FIELDS: Final = (
     "elapsed_ms",
@@ -112,6 +113,27 @@ class PublicationFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelFacts:
+    """What tasks at once on one repository showed.
+
+    Attributes:
+        n_tasks: Tasks.
+        n_published: Tasks that were claimed as published.
+        n_refused: Tasks that the tool turned away.
+        lost_updates: Claimed, and not there.
+        work_wall_ms: From the start of all to the last snapshot, or None.
+        publish_wall_ms: From the start of all publications to the last one's end, or None.
+    """
+
+    n_tasks: int | None
+    n_published: int | None
+    n_refused: int | None
+    lost_updates: int | None
+    work_wall_ms: float | None
+    publish_wall_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopRun:
     """One counting attempt of one subject in one setting.
 
@@ -133,6 +155,8 @@ class LoopRun:
         numbers: The figures, in the order of `NUMBER_FIELDS`.
         holes: Operations that were deliberately not measured.
         publication: What an interrupted publication showed; None in other scenarios.
+        cases: What each publication under fault showed; none in other scenarios.
+        parallel: What tasks at once showed; None in other scenarios.
     """
 
     setting: Setting
@@ -152,6 +176,8 @@ class LoopRun:
     numbers: tuple[float | None, ...]
     holes: tuple[Hole, ...]
     publication: PublicationFacts | None
+    cases: tuple[CaseFacts, ...] = ()
+    parallel: ParallelFacts | None = None
 
     def number(self, name: str) -> float | None:
         """Give one of `NUMBER_FIELDS`."""
@@ -263,6 +289,8 @@ class LoopFold:
             numbers=_numbers(row),
             holes=self._holes.setdefault(holes, holes),
             publication=_publication(row),
+            cases=read_cases(row),
+            parallel=_parallel(row),
         )
 
     def _setting(self, row: Row, index: int) -> Setting:
@@ -314,6 +342,20 @@ def _publication(row: Row) -> PublicationFacts | None:
         network_request_bytes_observed=whole(row.get("network_request_bytes_observed")),
         local_head_preserved=flag(row.get("local_head_preserved")),
         local_work_preserved=flag(row.get("local_work_preserved")),
+    )
+
+
+def _parallel(row: Row) -> ParallelFacts | None:
+    if "lost_updates" not in row:
+        return None
+    refused = row.get("tasks_refused")
+    return ParallelFacts(
+        n_tasks=whole(row.get("n_tasks")),
+        n_published=whole(row.get("tasks_published")),
+        n_refused=len(cast("Row", refused)) if isinstance(refused, dict) else None,
+        lost_updates=whole(row.get("lost_updates")),
+        work_wall_ms=measured(row.get("parallel_work_wall_ms")),
+        publish_wall_ms=measured(row.get("parallel_publish_wall_ms")),
     )
 
 

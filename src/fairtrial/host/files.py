@@ -1,15 +1,20 @@
 """Files that survive a power cut, and trees that are really gone."""
 
+import ctypes
+import errno
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairtrial.host.mounts import read_mounts
 
-__all__ = ["free_bytes", "fsync_directory", "remove_tree", "write_durably"]
+__all__ = ["free_bytes", "fsync_directory", "remove_tree", "write_durably", "write_once"]
 
+_AT_FDCWD = -100  # <fcntl.h>
+_RENAME_NOREPLACE = 1  # <linux/fs.h>
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -19,6 +24,35 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     Raises:
         OSError: It could not be written, or not be made durable; no temporary file is left.
     """
+    _write_beside(path, data, mode=mode, put=Path.rename)
+
+
+def write_once(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file that nobody has written: after a crash it is whole or not there, and of two writers one fails.
+
+    Raises:
+        FileExistsError: There is one, or whatever else has its name; it is as before.
+        OSError: As for `write_durably`.
+    """
+    _write_beside(path, data, mode=mode, put=_rename_to_free_name)
+
+
+def _rename_to_free_name(temporary: Path, path: Path) -> None:
+    """Rename, but never over another file. Not a link and an unlink: killed between them we would leave both names."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(temporary), os.fsencode(path)
+    if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_NOREPLACE) == 0:
+        return
+    number = ctypes.get_errno()
+    if number != errno.EINVAL:
+        raise OSError(number, os.strerror(number), str(path))
+    # A file system without this (NFS, some FUSE): two writers at the same instant are then not told apart.
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    temporary.rename(path)
+
+
+def _write_beside(path: Path, data: bytes, *, mode: int, put: Callable[[Path, Path], object]) -> None:
     temporary = path.with_name(f".fairtrial-{secrets.token_hex(8)}")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -30,7 +64,7 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
-        temporary.rename(path)
+        put(temporary, path)
     except OSError as problem:
         temporary.unlink(missing_ok=True)
         raise OSError(problem.errno, problem.strerror, str(path)) from problem

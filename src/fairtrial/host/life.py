@@ -12,7 +12,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.group import KILL_WAIT_S, pause_ms
 from fairtrial.host.proc import kill_if, list_pids, read_stat
 
-__all__ = ["guard_life", "guard_server", "kill_strays"]
+__all__ = ["die_with_parent", "guard_life", "guard_server", "kill_strays"]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -36,12 +36,25 @@ def guard_life(stdin_fd: int) -> None:
     if os.getpid() != 1:
         parent = os.getppid()
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(0)  # it died before the signal was asked for
+        die_with_parent(parent)
         # The main thread may see the end of input first and leave in good order; nothing below may outlive that either.
         atexit.register(kill_strays)
     threading.Thread(target=_die_with_input, args=(stdin_fd,), name="life", daemon=True).start()
+
+
+def die_with_parent(parent: int, *, signal_number: int = signal.SIGKILL) -> None:
+    """Let this process be sent a signal when the thread that started it ends.
+
+    Args:
+        parent: Id of the parent, taken before it could have died.
+        signal_number: The signal.
+
+    Raises:
+        HostError: The kernel refused.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal_number)
+    if os.getppid() != parent:
+        os._exit(0)  # it died before the signal was asked for
 
 
 def guard_server(stdin_fd: int, *, grace_s: float) -> None:
@@ -54,10 +67,7 @@ def guard_server(stdin_fd: int, *, grace_s: float) -> None:
     Raises:
         HostError: The kernel refused.
     """
-    parent = os.getppid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
-        os._exit(0)  # it died before the signal was asked for
+    die_with_parent(os.getppid(), signal_number=signal.SIGTERM)
     threading.Thread(target=_die_after_input, args=(stdin_fd, grace_s), name="life", daemon=True).start()
 
 

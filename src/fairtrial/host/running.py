@@ -12,7 +12,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.group import KILL_WAIT_S, kill_group_and_reap, signal_group, wait_group_gone
 from fairtrial.host.spawn import Plumbing, Spawn, Stdio, explain_spawn_error, find_program
 
-__all__ = ["Running", "start"]
+__all__ = ["Running", "start", "wait_any"]
 
 
 class Running:
@@ -119,6 +119,15 @@ class Running:
             self.kill()
         finally:
             self.close()
+
+
+def wait_any(children: Sequence[Running], timeout_s: float) -> tuple[Running, ...]:
+    """Wait until one of them has ended, at most so long; those that have. Each must still be open."""
+    watcher = select.poll()
+    for child in children:
+        watcher.register(child.pidfd, select.POLLIN)
+    ready = {fd for fd, _ in watcher.poll(max(timeout_s, 0) * 1000)}
+    return tuple(child for child in children if child.pidfd in ready)
 
 
 def start(

@@ -13,14 +13,27 @@ from typing import Final, NamedTuple
 from fairtrial.errors import UsageError
 from fairtrial.judging.proof import NONCE_FD, PROOF_FD
 from fairtrial.judging.stage import ORACLE_ROOT, target_inside
-from fairtrial.judging.values import OracleSpec, Runner
+from fairtrial.judging.values import Isolation, OracleSpec, Runner
 from fairtrial.model.sandbox import WORKSPACE, File
 
-__all__ = ["NOT_CLOSED", "NO_PROGRAM", "Command", "oracle_environment", "runner_command", "shell_command"]
+__all__ = [
+    "CANDIDATE",
+    "CANDIDATE_SOCKET",
+    "NOT_CLOSED",
+    "NO_PROGRAM",
+    "Command",
+    "candidate_client",
+    "candidate_host",
+    "oracle_environment",
+    "runner_command",
+    "shell_command",
+]
 
 NOT_CLOSED: Final = 125
 NO_PROGRAM: Final = 127
 _HERE: Final = "/fairtrial"
+CANDIDATE: Final = f"{_HERE}/candidate"
+CANDIDATE_SOCKET: Final = f"{_HERE}/candidate.sock"
 _PAYLOAD: Final = Path(__file__).resolve().parents[1] / "payload"
 _SCRIPTS: Final = ("test_runner.py", "pytest_child.py", "unittest_child.py", "node_reporter.mjs")
 _ROOT_VARIABLE: Final = "FAIRTRIAL_ORACLE_ROOT"
@@ -43,7 +56,20 @@ class Command(NamedTuple):
 def oracle_environment(oracle: OracleSpec) -> dict[str, str]:
     """The variables that an oracle gets."""
     variables = {_ROOT_VARIABLE: ORACLE_ROOT, "FAIRTRIAL_PROOF_FD": str(PROOF_FD)}
+    if oracle.isolation is Isolation.PROCESS:
+        variables["FAIRTRIAL_CANDIDATE"] = CANDIDATE
     return variables if oracle.runner is None else {**variables, "FAIRTRIAL_NONCE_FD": str(NONCE_FD)}
+
+
+def candidate_client() -> File:
+    """What an oracle calls to have a command run in the candidate's sandbox."""
+    return File(target=CANDIDATE, content=_script("candidate.py"), mode=0o555)
+
+
+def candidate_host() -> Command:
+    """What runs commands in the candidate's sandbox."""
+    host = File(target=f"{_HERE}/candidate_host.py", content=_script("candidate_host.py"))
+    return Command(("/usr/bin/python3", "-I", "-S", host.target), (host,))
 
 
 def runner_command(oracle: OracleSpec, runner: Runner, settings: bytes | None) -> Command:

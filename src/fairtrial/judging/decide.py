@@ -3,8 +3,6 @@
 Void is only what happened outside the sandbox; whatever went wrong inside counts against the arm.
 """
 
-from typing import assert_never
-
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.judging.commands import NO_PROGRAM, NOT_CLOSED
 from fairtrial.judging.proof import Proved
@@ -110,31 +108,20 @@ def _why_failed(oracle: OracleSpec, result: SandboxResult, proved: Proved, *, in
         return lacking
     if status := _why_status(result):
         return status
-    match proved.proof:
-        case Proof.PROVEN:
-            return ""
-        case Proof.MISSING:
-            return _UNPROVEN
-        case Proof.WRONG:
-            return f"{_UNPROVEN}: what it wrote is not the run's nonce"
-        case _ as never:
-            assert_never(never)
+    if proved.proof is Proof.PROVEN:
+        return ""
+    return _UNPROVEN if proved.proof is Proof.MISSING else f"{_UNPROVEN}: what it wrote is not the run's nonce"
 
 
 def _why_not_ended(result: SandboxResult) -> str:
-    match result.state:
-        case SandboxState.EXITED:
-            return ""
-        case SandboxState.TIMEOUT | SandboxState.FORCED_KILL:
-            return f"it did not end in time: {result.detail}"
-        case SandboxState.LIMIT:
-            return f"it reached its limit of {result.limit}"
-        case SandboxState.BROKEN:
-            return "its sandbox was destroyed from inside"
-        case SandboxState.STOPPED | SandboxState.START_FAILURE:
-            return "it was not run"
-        case _ as never:
-            assert_never(never)
+    """Explain what ended it; a state that this does not know is no good end either."""
+    if result.state is SandboxState.EXITED:
+        return ""
+    if result.state is SandboxState.LIMIT:
+        return f"it reached its limit of {result.limit}"
+    if result.state is SandboxState.BROKEN:
+        return "its sandbox was destroyed from inside, or its tree cannot be used"
+    return f"it did not end in time: {result.detail}"
 
 
 def _why_status(result: SandboxResult) -> str:

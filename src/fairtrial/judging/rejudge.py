@@ -17,6 +17,7 @@ from fairtrial.evidence.endings import EndingKind
 from fairtrial.judging.values import (
     CapturedFile,
     Counts,
+    Isolation,
     OracleSpec,
     OracleVerdict,
     Place,
@@ -91,6 +92,7 @@ class Judgement:
         command: The oracle's command, or its runner's arguments.
         runner: Shipped runner, or None.
         expect_tests: Tests that had to run, or None.
+        isolation: Where the candidate's code ran.
         files: The oracle's files.
         env: Environment.
         mounts: Tool chains and dependencies.
@@ -110,6 +112,7 @@ class Judgement:
     command: str
     runner: Runner | None
     expect_tests: int | None
+    isolation: Isolation
     files: tuple[JudgedFile, ...]
     env: Mapping[str, str]
     mounts: tuple[JudgedMount, ...]
@@ -148,6 +151,7 @@ def describe_judgement(
         command=oracle.command,
         runner=oracle.runner,
         expect_tests=oracle.expect_tests,
+        isolation=oracle.isolation,
         files=tuple(files),
         env=dict(surroundings.env),
         mounts=tuple(mounts),
@@ -201,6 +205,7 @@ def oracle_of(judgement: Judgement, find: Callable[[str], Path]) -> OracleSpec:
         files=tuple(files),
         runner=judgement.runner,
         expect_tests=judgement.expect_tests,
+        isolation=judgement.isolation,
     )
 
 

@@ -8,19 +8,28 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
-from fairtrial.errors import HostError
+from fairtrial.errors import HostError, UsageError
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.host.limits import Enforcement
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot
+from fairtrial.judging.apart import run_apart
 from fairtrial.judging.captured import CaptureLostError, is_unchanged, read_captured
-from fairtrial.judging.commands import Command, oracle_environment, runner_command, shell_command
+from fairtrial.judging.commands import Command, candidate_host, oracle_environment, runner_command, shell_command
 from fairtrial.judging.decide import decide_check, decide_oracle
 from fairtrial.judging.placement import place_file
 from fairtrial.judging.proof import ProofChannel
 from fairtrial.judging.pytest_settings import choose_settings
 from fairtrial.judging.stage import clear_mount_points, own_paths, restore_base, stage_oracle
-from fairtrial.judging.values import CheckVerdict, JudgedTree, OracleSpec, OracleVerdict, Runner, Surroundings
+from fairtrial.judging.values import (
+    CheckVerdict,
+    Isolation,
+    JudgedTree,
+    OracleSpec,
+    OracleVerdict,
+    Runner,
+    Surroundings,
+)
 from fairtrial.model.sandbox import WORKSPACE, Access, Bind, SandboxSpec
 
 __all__ = ["judge_oracle", "run_check"]
@@ -50,6 +59,10 @@ def judge_oracle(
     except CaptureLostError as problem:
         return OracleVerdict(passed=False, kind=EndingKind.ORACLE_UNAVAILABLE, reason=str(problem))
     own = own_paths(oracle.files)
+    if own and oracle.isolation is Isolation.PROCESS:
+        raise UsageError(
+            "oracle: with isolation 'process' no file can go into the workspace; put it into the oracle root"
+        )
     with ExitStack() as stack:
         try:
             restored = restore_base(tree, own, slot=slot)
@@ -61,7 +74,11 @@ def judge_oracle(
         channel = stack.enter_context(ProofChannel())
         spec = _spec(command, tree, surroundings, oracle_environment(oracle))
         spec = replace(spec, binds=(*spec.binds, *stage.binds), pass_fds=channel.pass_fds)
-        result = run_sandbox(spec, slot=slot, enforcement=enforcement, space=tree.space)
+        if oracle.isolation is Isolation.PROCESS:
+            candidate = _spec(candidate_host(), tree, surroundings, {})
+            result = run_apart(spec, candidate, slot=slot, enforcement=enforcement, space=tree.space)
+        else:
+            result = run_sandbox(spec, slot=slot, enforcement=enforcement, space=tree.space)
         return decide_oracle(
             oracle,
             result,
@@ -104,7 +121,7 @@ def run_check(
 def _oracle_command(oracle: OracleSpec, tree: JudgedTree, own: frozenset[bytes], *, slot: Slot) -> Command:
     if oracle.runner is None:
         return shell_command(oracle.command)
-    if oracle.runner is not Runner.PYTEST:
+    if oracle.runner is not Runner.PYTEST or oracle.isolation is Isolation.PROCESS:
         return runner_command(oracle, oracle.runner, None)
     settings = choose_settings(tree.merged, {each.path: each for each in tree.change}, own)
     if settings.content is not None:

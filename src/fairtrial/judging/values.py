@@ -14,6 +14,7 @@ __all__ = [
     "ChangedPath",
     "CheckVerdict",
     "Counts",
+    "Isolation",
     "JudgedTree",
     "OracleSpec",
     "OracleVerdict",
@@ -31,6 +32,16 @@ class Place(StrEnum):
     """Beside the workspace, in the directory that $FAIRTRIAL_ORACLE_ROOT names."""
     WORKSPACE = "workspace"
     """Over the judged tree, at its path."""
+
+
+class Isolation(StrEnum):
+    """Where the candidate's code runs while an oracle judges it."""
+
+    SHARED = "shared"
+    """With the oracle: tests import it, and code that lies on purpose inside the test process is not found out."""
+    PROCESS = "process"
+    """In a sandbox of its own, without the oracle's files; the oracle, which has nothing of the tree, has commands run
+    there by `$FAIRTRIAL_CANDIDATE COMMAND...` and sees what they write and how they end."""
 
 
 class Runner(StrEnum):
@@ -81,12 +92,14 @@ class OracleSpec:
         runner: Shipped runner, or None for a command that writes the nonce itself.
         expect_tests: Tests that must have run and passed; None = at least one. Of no meaning without a runner.
         files: What it needs.
+        isolation: Where the candidate's code runs.
     """
 
     command: str
     files: tuple[CapturedFile, ...]
     runner: Runner | None = None
     expect_tests: int | None = None
+    isolation: Isolation = Isolation.SHARED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

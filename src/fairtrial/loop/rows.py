@@ -11,7 +11,7 @@ from typing import Final
 
 from fairtrial.evidence.tokens import token_fields
 from fairtrial.host.machine import filesystem_of, load_average_1m
-from fairtrial.model.loop import Transport
+from fairtrial.model.loop import RemoteWords, Scenario, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.model.trial import TrialSpec
 
@@ -24,8 +24,8 @@ NO_PROCESS: Final = {"tool_call_count": 0, "terminal_tool_call_count": 0, "vcs_t
 SERVERS: Final = {
     Transport.FILE: "none: the store is read through the file system",
     Transport.HTTP: "the tool's own server on 127.0.0.1 behind a counting forwarder",
-    Transport.NATIVE: "the tool's own server on 127.0.0.1",
-    Transport.SSH: "the tool's own server behind a local ssh command",
+    Transport.NATIVE: "the tool's own server on 127.0.0.1 behind a forwarder that counts bytes",
+    Transport.SSH: "the tool's own server command behind a stand-in for ssh on this machine",
     Transport.HOSTED: "hosted",
 }
 TRACKS: Final = {
@@ -52,23 +52,26 @@ class RowBuilder:
     admitted_output_characters: int
 
     @classmethod
-    def of(cls, spec: TrialSpec, profile: str) -> "RowBuilder":
+    def of(cls, spec: TrialSpec, scenario: Scenario) -> "RowBuilder":
         """The builder of one attempt's rows."""
         task = spec.loop
+        remote = scenario.remote or RemoteWords(
+            track=TRACKS[task.transport], transport=task.transport.value, server=SERVERS[task.transport]
+        )
         filesystem = filesystem_of(Path(spec.scratch))
         identity = {
             "schema": LOOP_ROW,
             **spec.metadata,
-            "profile": profile,
-            "benchmark_track": TRACKS[task.transport],
+            "profile": scenario.profile,
+            "benchmark_track": remote.track,
             "git_remote_mode": "hosted" if task.transport is Transport.HOSTED else "local",
             "subject": task.variant.name,
             "subject_kind": task.subject_kind,
             "subject_label": task.variant.label,
             "scenario": task.scenario,
             "run": task.run,
-            "remote_transport": task.transport.value,
-            "remote_server": SERVERS[task.transport],
+            "remote_transport": remote.transport,
+            "remote_server": remote.server,
             "block": task.block,
             "position_in_block": task.position_in_block,
             "run_subject_order": list(task.block_order),

@@ -5,10 +5,13 @@ import json
 from dataclasses import asdict
 from typing import Final, cast
 
-from fairtrial.model.loop import Manner, Motion, Operation, Scenario, Setup, Transport
+from fairtrial.model.loop import Manner, Motion, Operation, Play, RemoteWords, Scenario, Setup, Transport
 
 __all__ = ["SCENARIOS", "scenario_digest"]
 
+NO_REVIEW: Final = "a local server has no review to hand over to"
+PARALLEL_TASKS: Final = tuple(f"task{n}" for n in range(8))
+LOOPBACK: Final = "127.0.0.1"
 NO_CI: Final = "a local remote has no continuous integration to observe"
 
 
@@ -33,6 +36,27 @@ def _agent_task(phase: str, manner: Manner) -> tuple[Operation, ...]:
         Operation(name=f"{phase}.publish", phase=phase, motion=Motion.PUBLISH),
         Operation(name=f"{phase}.ci.observe", phase=phase, motion=None, hole=NO_CI),
         Operation(name=f"{phase}.review_handoff", phase=phase, motion=Motion.DESCRIBE, manner=Manner.REVIEW),
+    )
+
+
+def _oak_task(phase: str, manner: Manner) -> tuple[Operation, ...]:
+    return (
+        Operation(name=f"{phase}.acquire", phase=phase, motion=Motion.ACQUIRE, manner=manner),
+        Operation(name=f"{phase}.inspect", phase=phase, motion=Motion.INSPECT),
+        Operation(name=f"{phase}.edit", phase=phase, motion=Motion.EDIT),
+        Operation(name=f"{phase}.checkpoint", phase=phase, motion=Motion.SNAPSHOT),
+        Operation(name=f"{phase}.publish", phase=phase, motion=Motion.PUBLISH),
+        Operation(name=f"{phase}.ci.observe", phase=phase, motion=None, hole=NO_CI),
+        Operation(name=f"{phase}.review_handoff", phase=phase, motion=None, hole=NO_REVIEW),
+    )
+
+
+def _parallel_task(phase: str) -> tuple[Operation, ...]:
+    return (
+        Operation(name=f"{phase}.acquire", phase=phase, motion=Motion.ACQUIRE, manner=Manner.WARM),
+        Operation(name=f"{phase}.edit", phase=phase, motion=Motion.EDIT),
+        Operation(name=f"{phase}.snapshot", phase=phase, motion=Motion.SNAPSHOT),
+        Operation(name=f"{phase}.publish", phase=phase, motion=Motion.PUBLISH),
     )
 
 
@@ -64,6 +88,56 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             transports=frozenset({Transport.FILE}),
             subject_kinds=frozenset({"git"}),
             skip_text="publication needs an explicit disposable staging lane",
+        ),
+        Scenario(
+            name="agent_task_oak_local_v1",
+            stem="agent_task_oak_local",
+            profile="task-loop",
+            phases=("cold", "followup"),
+            shared_base=False,
+            setup=Setup.ROWS,
+            operations=(*_oak_task("cold", Manner.FRESH), *_oak_task("followup", Manner.JOIN)),
+            transports=frozenset({Transport.HTTP}),
+            subject_kinds=frozenset({"oak"}),
+            skip_text="it is oak's own baseline, against its own server",
+            play=Play.OAK_LOCAL,
+            remote=RemoteWords(track="oak-local-loopback", transport="loopback_http", server=LOOPBACK),
+        ),
+        Scenario(
+            name="publication_under_fault_v1",
+            stem="publication_under_fault",
+            profile="failure-evidence",
+            phases=("seed",),
+            shared_base=False,
+            setup=Setup.UNTIMED,
+            operations=(),
+            transports=frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}),
+            play=Play.FAULTS,
+        ),
+        Scenario(
+            name="parallel_tasks_v1",
+            stem="parallel_tasks",
+            profile="task-loop",
+            phases=PARALLEL_TASKS,
+            shared_base=True,
+            setup=Setup.UNTIMED,
+            operations=tuple(operation for task in PARALLEL_TASKS for operation in _parallel_task(task)),
+            transports=frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}),
+            play=Play.PARALLEL,
+        ),
+        Scenario(
+            name="interrupted_publication_after_request_v1",
+            stem="interrupted_publication",
+            profile="task-loop",
+            phases=("publication",),
+            shared_base=False,
+            setup=Setup.ROWS,
+            operations=(),
+            transports=frozenset({Transport.HTTP}),
+            subject_kinds=frozenset({"oak"}),
+            skip_text="the fixture speaks oak's protocol",
+            play=Play.INTERRUPTED,
+            remote=RemoteWords(track="failure-evidence", transport="loopback_fault_fixture", server=LOOPBACK),
         ),
     )
 }

@@ -6,34 +6,59 @@ Every command, timed or not, goes through here and leaves a line in the trial's 
 import json
 import os
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from fairtrial.errors import HostError
 from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
 from fairtrial.loop.server import own_server
-from fairtrial.model.loop import Place, Scenario, Serve, Step, Transport
+from fairtrial.loop.spawned import run_until_killed
+from fairtrial.loop.ssh import SshWire
+from fairtrial.model.loop import Place, Play, Scenario, Serve, Step, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
 from fairtrial.wire.client import WireServer
+from fairtrial.wire.faults import Fault
+from fairtrial.wire.fixture import FixtureSettings
+from fairtrial.wire.ledger import ConnectionReuse, WireLedger
 from fairtrial.wire.settings import FRONT, ForwardSettings, WireSettings
 
-__all__ = ["PROBE_LIMIT_S", "STEP_LIMIT_S", "Stage", "open_stage"]
+__all__ = ["PROBE_LIMIT_S", "SERVER_ENVIRONMENT", "STEP_LIMIT_S", "Stage", "Wire", "open_stage"]
 
 STEP_LIMIT_S: Final = 120.0
 PROBE_LIMIT_S: Final = 120.0
 GRACE_S: Final = 2.0
 PROBE_CAPTURE_BYTES: Final = 4 * 1024 * 1024
 SERVER_ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+FIXTURE: Final = WireSettings(
+    front=None, forward=None, fixture=FixtureSettings(create="/api/repos", publish="/api/oak/repo/push")
+)
 SHOWN_ROOT: Final = "/trial"
 LOOPBACK: Final = "127.0.0.1"
 SHOWN_PORT: Final = 8080
+
+
+class Wire(Protocol):
+    """What stands between client and server, counts, and can be told to fail."""
+
+    def set_faults(self, faults: Sequence[Fault], reuse: ConnectionReuse | None = None) -> None:
+        """Replace the plan of faults and its counts, and the factor unless it is None."""
+        ...
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing is in flight, for at most so long; return whether nothing is."""
+        ...
+
+    def ledger(self) -> WireLedger:
+        """What it saw so far."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,10 +72,13 @@ class Stage:
         root: The trial's own directory.
         environment: The whole environment of the subject's commands.
         remote: The address of the remote.
-        server: The wire server that clients of a loopback transport talk to, or None when there is none.
+        server: What stands on the wire of a loopback transport, or None when there is no wire.
         places: One place for each phase.
         transcript: Every command run so far, as records of the transcript artifact.
         n_probe_calls: Commands run by the harness to look, not to act.
+        server_start_ms: Time from nothing to servers that are ready.
+        last_ledger: What the wire server had seen when it was stopped before the trial's end; None while it runs.
+        servers: Ends what was started, once.
     """
 
     spec: TrialSpec
@@ -59,16 +87,40 @@ class Stage:
     root: Path
     environment: Mapping[str, str]
     remote: str
-    server: WireServer | None
+    server: Wire | None
     places: dict[str, Place]
     transcript: list[dict[str, object]]
     n_probe_calls: int = 0
+    server_start_ms: float = 0.0
+    last_ledger: WireLedger | None = None
+    servers: ExitStack = field(default_factory=ExitStack)
 
-    def run_step(self, step: Step) -> ProcessResult:
+    def stop_servers(self) -> bool:
+        """End every server of the trial, each with its group, and wait; false when one would not go."""
+        if self.server is not None:
+            self.last_ledger = self.server.ledger()
+            self.server = None
+        try:
+            self.servers.close()
+        except HostError:
+            return False
+        return True
+
+    def run_step(self, step: Step, *, limit_s: float = STEP_LIMIT_S) -> ProcessResult:
         """Run one timed command of the agent."""
-        result = run_process(step.argv, env=self.environment, cwd=step.cwd, timeout_s=STEP_LIMIT_S, grace_s=GRACE_S)
+        result = run_process(step.argv, env=self.environment, cwd=step.cwd, timeout_s=limit_s, grace_s=GRACE_S)
         self._record("step", result, step.cwd)
         return result
+
+    def run_until_killed(self, step: Step, due: Callable[[], bool]) -> ProcessResult:
+        """Run one timed command of the agent and kill it, with all of its group, as soon as `due` says so."""
+        result = run_until_killed(step, self.environment, due)
+        self._record("step", result, step.cwd)
+        return result
+
+    def record_step(self, result: ProcessResult, step: Step) -> None:
+        """Write down a command of the agent that ran beside others."""
+        self._record("step", result, step.cwd)
 
     def probe(self, argv: Sequence[str], *, cwd: Path) -> ProcessResult:
         """Run one command of the harness that looks at what is there (`RunProbe`)."""
@@ -101,6 +153,18 @@ class Stage:
                 said = result.stderr.tail.decode("utf-8", "replace").strip()[-200:] or result.detail or result.state
                 raise HostError(f"preparing the trial: {self.shown_line(step.argv)} failed: {said}")
         return tuple(results)
+
+    def open_place(self, phase: str) -> Place:
+        """One place more, for work that the scenario's phases do not name."""
+        first = self.places[self.scenario.phases[0]]
+        place = replace(
+            first,
+            workspace=self.root / phase,
+            branch=f"work/{phase}-{self.spec.loop.run}",
+            message=f"Note the {phase} work of run {self.spec.loop.run}",
+        )
+        self.places[phase] = place
+        return place
 
     def settle_branch(self, phase: str) -> None:
         """Take over the branch's name from the workspace, where the tool and not the lane named it."""
@@ -158,18 +222,36 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
     if task.transport is Transport.HOSTED:
         environment |= {name: os.environ[name] for name in task.credential_env if name in os.environ}
     with ExitStack() as stack:
-        port, server = _serve(stack, task.transport, root, subject, mark)
+        begun_s = time.perf_counter()
+        served = _serve_fixture if scenario.play is Play.INTERRUPTED else _serve
+        port, server = served(stack, task.transport, root, subject, mark)
+        if isinstance(server, SshWire):
+            environment["PATH"] = f"{server.path}:{environment['PATH']}"
+        start_ms = (time.perf_counter() - begun_s) * 1000
         remote = task.hosted_remote or subject.remote(task.transport, store, port)
-        yield _stage(spec, scenario, subject, root, environment, remote, store, server)
+        stage = _stage(spec, scenario, subject, root, environment, remote, store, server)
+        stage.server_start_ms, stage.servers = start_ms, stack
+        yield stage
+
+
+def _serve_fixture(
+    stack: ExitStack, _transport: Transport, _root: Path, _subject: Subject, mark: dict[str, str]
+) -> tuple[int | None, Wire | None]:
+    """Start the server that takes a publication and never answers."""
+    server = stack.enter_context(WireServer())
+    return server.start(FIXTURE, SERVER_ENVIRONMENT | mark), server
 
 
 def _serve(
     stack: ExitStack, transport: Transport, root: Path, subject: Subject, mark: dict[str, str]
-) -> tuple[int | None, WireServer | None]:
+) -> tuple[int | None, Wire | None]:
     """Start what the transport needs; the port for clients, and the wire server if clients talk to one.
 
-    HTTP is always counted by the forwarder, whoever serves behind it. All of it carries the janitor's `mark`.
+    Whoever serves, our forwarder stands before it: it speaks HTTP over `http`, and only counts bytes and looks for the
+    publication's mark over `native`. All of it carries the janitor's `mark`.
     """
+    if transport is Transport.SSH:
+        return None, SshWire(root / "ssh", subject.publication_mark)
     served = root / "served"
     front = subject.server(transport, served)
     if front is None:
@@ -179,9 +261,9 @@ def _serve(
         home.mkdir()
         _write_files(subject, home)
         own_port = stack.enter_context(own_server(front, subject.environment(home) | mark, root / "server.log"))
-        if transport is not Transport.HTTP:
-            return own_port, None
-        settings = WireSettings(front=None, forward=ForwardSettings(upstream=f"{LOOPBACK}:{own_port}"))
+        watch = None if transport is Transport.HTTP else subject.publication_mark
+        forward = ForwardSettings(upstream=f"{LOOPBACK}:{own_port}", watch=watch)
+        settings = WireSettings(front=None, forward=forward)
     else:
         settings = WireSettings(front=front, forward=ForwardSettings(upstream=FRONT))
     server = stack.enter_context(WireServer())
@@ -202,7 +284,7 @@ def _stage(
     environment: Mapping[str, str],
     remote: str,
     store: Path,
-    server: WireServer | None,
+    server: Wire | None,
 ) -> Stage:
     first = root / scenario.phases[0]
     hosted = spec.loop.transport is Transport.HOSTED

@@ -13,12 +13,16 @@ __all__ = [
     "Motion",
     "Operation",
     "Place",
+    "Play",
     "Probe",
     "Reading",
+    "RemoteWords",
+    "Sabotage",
     "Scenario",
     "Serve",
     "Setup",
     "Step",
+    "StoreFault",
     "Transport",
     "Truth",
     "Variant",
@@ -52,14 +56,27 @@ class Motion(StrEnum):
 class Manner(StrEnum):
     """In which way a motion is meant where there is more than one.
 
-    `fresh` and `warm` tell how a workspace is acquired (from the server alone, or sharing an existing clone);
-    `review` asks `describe` for what a reviewer would read instead of attaching a description.
+    `fresh`, `warm` and `join` tell how a workspace is acquired: from the server alone, sharing an existing clone, or
+    from the server alone on a branch that is published already. `review` asks `describe` for what a reviewer would read
+    instead of attaching a description; `force` publishes over whatever the branch holds.
     """
 
     PLAIN = "plain"
     FRESH = "fresh"
     WARM = "warm"
+    JOIN = "join"
     REVIEW = "review"
+    FORCE = "force"
+
+
+class Play(StrEnum):
+    """How a scenario is played."""
+
+    TASKS = "tasks"  # its operations in order
+    FAULTS = "faults"  # one publication for each fault case
+    OAK_LOCAL = "oak_local"  # two tasks on one branch, and the end of the server
+    PARALLEL = "parallel"  # every phase at once
+    INTERRUPTED = "interrupted"  # one publication to a fixture that never answers
 
 
 class Setup(StrEnum):
@@ -90,6 +107,21 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteWords:
+    """What rows say of a remote.
+
+    Attributes:
+        track: `benchmark_track`.
+        transport: `remote_transport`.
+        server: `remote_server`.
+    """
+
+    track: str
+    transport: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A list of operations under an immutable name: a changed meaning is a new name.
 
@@ -105,6 +137,8 @@ class Scenario:
         transports: The transports it is defined for; None for all.
         subject_kinds: The kinds of subject it is defined for; None for all.
         skip_text: What the skip row says to a subject kind that it is not defined for.
+        play: How it is played.
+        remote: What its rows say of the remote, where that is not what the transport says.
     """
 
     name: str
@@ -117,6 +151,8 @@ class Scenario:
     transports: frozenset[Transport] | None = None
     subject_kinds: frozenset[str] | None = None
     skip_text: str = ""
+    play: Play = Play.TASKS
+    remote: RemoteWords | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +254,30 @@ class Serve:
     argv: tuple[str, ...]
     cwd: Path
     ready: str
+
+
+class StoreFault(StrEnum):
+    """What a server's own store does to a publication."""
+
+    REFUSE = "refuse"  # it says no
+    KILL_BEFORE = "kill_before"  # the server dies before the branch has moved
+    KILL_AFTER = "kill_after"  # the server dies when the branch has just moved
+    KILL_REPORT = "kill_report"  # the server dies when all is done but the report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sabotage:
+    """How a store is made to fail.
+
+    Attributes:
+        arm: Commands that make it fail.
+        disarm: Commands that heal it.
+        mark: A file that gets a line each time it failed; None where only the wire can tell.
+    """
+
+    arm: tuple[Step, ...]
+    disarm: tuple[Step, ...]
+    mark: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

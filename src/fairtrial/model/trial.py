@@ -35,6 +35,7 @@ class LoopTask:
         n_seed_files: Files of the seeded tree besides README and notes.
         hosted_remote: Address of the disposable hosted remote, or None.
         credential_env: Names of the caller's variables that the client of a hosted remote may see.
+        faults: Fault cases to play, where the scenario plays any; none named = all.
     """
 
     scenario: str
@@ -51,6 +52,7 @@ class LoopTask:
     n_seed_files: int
     hosted_remote: str | None
     credential_env: tuple[str, ...]
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ CAP_SYS_PTRACE can look into this process, which tells the kernel so before it s
 
 pytest, unittest and node report over a socket pair, each line with a code made of a key that the part of ours which
 runs in the child reads before anything else is loaded: what a test prints, or writes into a file, is no report.
-go and cargo have no such door; of them only lines about tests that stand in the oracle's own files count.
+go and cargo have no such door; of them only lines about tests that stand in the oracle's own files count, and a test
+process that writes such lines on purpose is believed.
 
 Exit codes: 0 all expected tests ran and passed; 1 they did not; 3 there is no report that can be believed; 2 wrong
 usage; 125 the kernel refuses to close this process to others; 127 the program that runs the tests is missing. Runs on
@@ -38,7 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "Counts",
@@ -51,9 +52,11 @@ __all__ = [
     "close_to_others",
     "complain",
     "find",
+    "go_package",
     "hear",
     "main",
-    "names",
+    "nearest",
+    "own_tests",
     "python_child",
     "read_all",
     "run_cargo",
@@ -63,6 +66,7 @@ __all__ = [
     "run_reading",
     "run_reporting",
     "run_unittest",
+    "rust_place",
 ]
 
 FAILED, BAD_USAGE, NOT_BELIEVED, NOT_CLOSED, NOT_FOUND = 1, 2, 3, 125, 127
@@ -71,6 +75,8 @@ LONGEST_LINE = 1 << 16
 MOST_REPORT_BYTES = 64 << 20
 GO_TEST = re.compile(r"^func (Test\w*)\(", re.MULTILINE)
 RUST_TEST = re.compile(r"#\[(?:\w+::)*test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub(?:\([^)]*\))? )?(?:async )?fn (\w+)")
+GO_MODULE = re.compile(r"^module\s+\"?([^\s\"]+)", re.MULTILINE)
+RUST_BINARY = re.compile(rb"^\s+Running (?:unittests )?(\S+) \(")
 GO_ENDINGS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 RUST_ENDINGS = {b"ok": "passed", b"FAILED": "failed", b"ignored": "skipped"}
 ORDER = ("passed", "skipped", "failed")
@@ -218,9 +224,9 @@ def run_node(plan: Plan, env: dict[str, str]) -> Ended:
 
 
 def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally) -> Ended:
-    """Run a child whose standard output is its report."""
+    """Run a child whose output is its report; both streams in one, since their order tells what belongs to what."""
     out, theirs = os.pipe()
-    child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=theirs)
+    child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
     os.close(theirs)
     pidfd = os.pidfd_open(child.pid)
     os.set_blocking(out, False)
@@ -244,21 +250,30 @@ def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally) -> Ended:
 
 
 class Tally:
-    """Counts the tests that stand in the oracle's own files, each by its worst ending."""
+    """Counts the tests that stand in the oracle's own files, each by its worst ending.
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = frozenset(names)
-        self._endings: dict[str, str] = {}
+    Where a test stands counts as well as its name: others of the same name elsewhere prove nothing.
+    """
+
+    def __init__(self, own: Sequence[tuple[str, str]]) -> None:
+        self._own = frozenset(own)
+        self._endings: dict[tuple[str, str], str] = {}
 
     def line(self, line: bytes) -> None:
         """Take one line of output."""
         raise NotImplementedError
 
-    def note(self, name: str, place: str, ending: str) -> None:
+    def note(self, place: str, name: str, ending: str) -> None:
         """Note how one test of one place ended."""
-        if name in self._names:
-            key = f"{place} {name}"
+        key = (place, name)
+        if key in self._own:
             self._endings[key] = max(ending, self._endings.get(key, ending), key=ORDER.index)
+
+    def fail(self, place: str) -> None:
+        """Note that the tests of one place were not run to their end."""
+        for key in self._own:
+            if key[0] == place:
+                self._endings[key] = "failed"
 
     def counts(self) -> Counts:
         """Return what was counted."""
@@ -279,48 +294,88 @@ class GoTally(Tally):
             return
         said = {str(name): str(value) for name, value in event.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         if said.get("Action") in GO_ENDINGS and "Test" in said:
-            self.note(said["Test"], said.get("Package", ""), GO_ENDINGS[said["Action"]])
+            self.note(said.get("Package", ""), said["Test"], GO_ENDINGS[said["Action"]])
 
 
 class RustTally(Tally):
-    """Reads libtest's lines. A binary's tests count once its closing line says that they all ended well."""
+    """Reads cargo's and libtest's lines. A binary's tests count once its closing line says that it came to its end."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(names)
-        self._n_binaries = 0
+    def __init__(self, own: Sequence[tuple[str, str]]) -> None:
+        super().__init__(own)
+        self._place: str | None = None
         self._open: list[re.Match[bytes]] = []
 
     def line(self, line: bytes) -> None:
         """Take one line."""
-        if match := RUST_LINE.match(line):
+        if match := RUST_BINARY.match(line):
+            self._begin(os.fsdecode(match[1]))
+        elif line.lstrip().startswith(b"Doc-tests "):
+            self._begin(None)
+        elif match := RUST_LINE.match(line):
             self._open.append(match)
-        elif line.startswith(b"test result: "):
+        elif line.startswith(b"test result: ") and self._place is not None:
             for each in self._open:
-                self.note(each[1].decode(), str(self._n_binaries), RUST_ENDINGS[each[2]])
-            self._n_binaries += 1
-            self._open.clear()
+                self.note(self._place, each[1].decode(), RUST_ENDINGS[each[2]])
+            self._place = None
+
+    def _begin(self, place: str | None) -> None:
+        if self._place is not None:
+            self.fail(self._place)
+        self._place = place
+        self._open.clear()
+
+    def counts(self) -> Counts:
+        """Return what was counted, once there is no more."""
+        self._begin(None)
+        return super().counts()
 
 
 def run_go(plan: Plan, env: dict[str, str]) -> Ended:
     """Run go's tests; neither its settings file, nor the workspace's wish for another toolchain counts."""
     env = {**env, "GOENV": "off", "GOTOOLCHAIN": "local"}
     argv = [find("go"), "test", "-json", "-count=1", *plan["arguments"]]
-    return run_reading(argv, env, GoTally(names(plan, ".go", GO_TEST)))
+    return run_reading(argv, env, GoTally(own_tests(plan, ".go", GO_TEST, go_package)))
 
 
 def run_cargo(plan: Plan, env: dict[str, str]) -> Ended:
     """Run cargo's tests."""
+    env = {**env, "CARGO_TERM_COLOR": "never", "CARGO_TERM_QUIET": "false"}
     argv = [find("cargo"), "test", "--offline", "--no-fail-fast", *plan["arguments"]]
-    return run_reading(argv, env, RustTally(names(plan, ".rs", RUST_TEST)))
+    return run_reading(argv, env, RustTally(own_tests(plan, ".rs", RUST_TEST, rust_place)))
 
 
-def names(plan: Plan, suffix: str, pattern: re.Pattern[str]) -> list[str]:
-    """Find the names of the tests in the oracle's own files."""
-    found: list[str] = []
-    for path in plan["files"]:
-        if path.endswith(suffix):
-            found += pattern.findall(Path(path).read_text(encoding="utf-8", errors="replace"))
+def own_tests(
+    plan: Plan, suffix: str, pattern: re.Pattern[str], place_of: Callable[[Path], str | None]
+) -> list[tuple[str, str]]:
+    """Find where the tests of the oracle's own files stand, and their names."""
+    found: list[tuple[str, str]] = []
+    for path in map(Path, plan["files"]):
+        place = place_of(path) if path.suffix == suffix else None
+        if place is not None:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found += [(place, name) for name in pattern.findall(text)]
     return found
+
+
+def go_package(path: Path) -> str | None:
+    """The import path of the package that a file belongs to; None when it is in no module."""
+    root = nearest(path, "go.mod")
+    module = None if root is None else GO_MODULE.search((root / "go.mod").read_text(errors="replace"))
+    if root is None or module is None:
+        return None
+    below = path.parent.relative_to(root).as_posix()
+    return module[1] if below == "." else f"{module[1]}/{below}"
+
+
+def rust_place(path: Path) -> str | None:
+    """What cargo calls the binary that a file becomes; None when it is in no package."""
+    root = nearest(path, "Cargo.toml")
+    return None if root is None else path.relative_to(root).as_posix()
+
+
+def nearest(path: Path, name: str) -> Path | None:
+    """Find the nearest directory above a file that has a file of some name."""
+    return next((parent for parent in path.parents if (parent / name).is_file()), None)
 
 
 def find(*programs: str) -> str:

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["main", "make_result_class", "open_report"]
 
 KEY_BYTES = 32
+REPORT = "FAIRTRIAL_REPORT_FD"
 
 
 def open_report() -> Callable[[str], None]:
     """Return a function that sends one line with its code; the key is nowhere else."""
-    fd = int(os.environ.pop("FAIRTRIAL_REPORT_FD"))
+    fd = int(os.environ.pop(REPORT))
     os.set_inheritable(fd, False)  # noqa: FBT003 - it has no keyword
     key = b""
     while len(key) < KEY_BYTES:

@@ -9,6 +9,7 @@ from fairtrial.evidence.loop_compare import BLOCKS_FOR_A_SPREAD, RUNS_FOR_A_TIMI
 from fairtrial.evidence.loop_report import Coverage, LoopSummary, Section, SubjectSummary, Truth
 from fairtrial.evidence.loop_runs import LoopRun, Setting
 from fairtrial.report.document import Document, Table, print_document, render_markdown
+from fairtrial.report.publication import brief_matrix_tables, matrix_json, matrix_tables
 from fairtrial.report.text import UNMEASURED, figure, shorten, signed_figure, yes_no
 
 __all__ = ["loop_report_json", "render_loop_markdown", "render_loop_terminal"]
@@ -61,7 +62,8 @@ def render_loop_markdown(summary: LoopSummary) -> str:
 
 def render_loop_terminal(summary: LoopSummary, console: Console) -> None:
     """Print what fits a terminal: all settings in one table, the main differences, the first runs."""
-    tables = [_overview_table(summary), *_overview_control(summary), *_overview_differences(summary)]
+    matrices = [table for section in summary.sections for table in brief_matrix_tables(section)]
+    tables = [_overview_table(summary), *_overview_control(summary), *_overview_differences(summary), *matrices]
     print_document(_document(summary, tables), console)
 
 
@@ -195,6 +197,7 @@ def _section_tables(section: Section) -> Iterator[Table]:
             if subject.network_bytes_reason
         ),
     )  # fmt: skip
+    yield from matrix_tables(section)
     control = [spread for spread in section.control if spread.control]
     if control:
         yield Table(
@@ -277,6 +280,7 @@ def _run_tables(runs: Sequence[LoopRun]) -> Iterator[Table]:
             ),
             rows=(_cold_warm_cells(run) for run in cold_warm),
         )  # fmt: skip
+    yield from _parallel_table(runs)
     if any(run.publication for run in runs):
         yield Table(
             title="Interrupted publication",
@@ -285,6 +289,33 @@ def _run_tables(runs: Sequence[LoopRun]) -> Iterator[Table]:
                 "head preserved", "work preserved",
             ),
             rows=(cells for run in runs for cells in _publication_cells(run)),
+        )  # fmt: skip
+
+
+def _parallel_table(runs: Sequence[LoopRun]) -> Iterator[Table]:
+    rows = [
+        (
+            run.setting.remote_transport or UNMEASURED,
+            run.subject,
+            figure(run.run),
+            figure(run.parallel.n_tasks),
+            figure(run.parallel.n_published),
+            figure(run.parallel.n_refused),
+            figure(run.parallel.lost_updates),
+            figure(run.parallel.work_wall_ms, 1),
+            figure(run.parallel.publish_wall_ms, 1),
+        )
+        for run in runs
+        if run.parallel is not None
+    ]
+    if rows:
+        yield Table(
+            title="Tasks at once on one repository",
+            headers=(
+                "transport", "subject", "run", "tasks", "claimed published", "turned away", "lost updates",
+                "work wall ms", "publish wall ms",
+            ),
+            rows=rows,
         )  # fmt: skip
 
 
@@ -400,6 +431,7 @@ def _section_json(section: Section) -> dict[str, object]:
             for spread in section.control
         ],
         "differences": [_difference_json(difference) for difference in section.differences],
+        "publications": matrix_json(section),
     }
 
 

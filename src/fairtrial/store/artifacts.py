@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -27,6 +28,7 @@ __all__ = [
     "walk",
 ]
 
+_NAME = attrgetter("name")
 _NO_NAMES = {"", ".", ".."}
 # O_NONBLOCK: opening a FIFO that somebody left here must not wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -203,8 +205,4 @@ def list_directory(path: str | Path) -> list[os.DirEntry[str]]:
         OSError: It cannot be read.
     """
     with os.scandir(path) as listing:
-        return sorted(listing, key=_name)
-
-
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name
+        return sorted(listing, key=_NAME)

@@ -3,14 +3,12 @@
 An outcome's last member is the attempt's rows, each written as the journal will hold it but for the envelope.
 """
 
-import errno
-import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairtrial.errors import IntegrityError
-from fairtrial.host.files import fsync_directory, write_durably
+from fairtrial.host.files import fsync_directory, write_once
 from fairtrial.store.artifacts import (
     EntryKind,
     FileDigest,
@@ -154,9 +152,7 @@ def write_outcome(results: Results, outcome: Mapping[str, object]) -> None:
     data = encode_outcome(outcome)
     written = _parse_own_form(data)
     path = results.attempt_dir(written.key, written.attempt) / OUTCOME
-    if os.path.lexists(path):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    keeping_reserve(results, lambda: write_durably(path, data, mode=FILE_MODE))
+    keeping_reserve(results, lambda: write_once(path, data, mode=FILE_MODE))
 
 
 def encode_outcome(outcome: Mapping[str, object]) -> bytes:

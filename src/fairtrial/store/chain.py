@@ -13,8 +13,8 @@ from typing import BinaryIO, NamedTuple
 from fairtrial.store.strict_json import (
     JsonObject,
     MalformedJsonError,
+    MemberReader,
     encode_object,
-    parse_known,
     parse_object,
     render_parsed,
     take,
@@ -99,6 +99,7 @@ _OWN_FORM = re.compile(
     % (_TEXT, _TEXT, _TEXT, _NUMBER, _NUMBER, _NUMBER)
 )
 _LINE_ENDS = b"}\n"
+_NO_BEGIN = b"\n"  # no line begins so
 _TYPES = (str, str, str, int, int, int, str, bool)
 _OURS = frozenset(_MEMBERS) - {"schema"}
 
@@ -179,9 +180,18 @@ class ChainedRow(NamedTuple):
         except LineError as error:
             raise ChainError(error, line=self.line, offset=self.offset, n_bytes=len(self.raw)) from None
 
-    def parse_known(self) -> JsonObject:
-        """Return the parsed line; for a row that is known to be one because its outcome holds the same bytes."""
-        return parse_known(self.raw) if self.row is None else self.row
+    def read_members(self, reader: MemberReader) -> JsonObject:
+        """Return a few members of the line; for a row that was parsed, or that its outcome holds in the same bytes.
+
+        Raises:
+            ChainError: It is no row, and neither is the outcome's.
+        """
+        if self.row is not None:
+            return self.row
+        try:
+            return reader.read(self.raw)
+        except ValueError:
+            return self.parse()
 
 
 def check_row(row: Mapping[str, object]) -> str:
@@ -267,12 +277,6 @@ def _encode_identity(*, sweep: str, key: str, attempt: int, plan_index: int) -> 
     return b',%b,"seq":' % members[1:-1]
 
 
-def _begin_line(identity: Identity) -> bytes:
-    schema, sweep, key, attempt, plan_index = identity
-    head = render_parsed({"schema": schema})[:-1]
-    return head + _encode_identity(sweep=sweep, key=key, attempt=attempt, plan_index=plan_index)
-
-
 def read_lines(file: BinaryIO) -> Iterator[bytes]:
     """Read lines with their newlines, in constant memory: of a line longer than any of ours, pieces without one."""
     while raw := file.readline(MAX_LINE_BYTES):
@@ -323,7 +327,7 @@ def follow_chain(lines: Iterable[bytes], *, sweep: str, genesis: str) -> Iterato
     prev = genesis
     offset = 0
     identity = Identity("", "", "", -1, -1)
-    begin = b"\n"  # no line begins so
+    begin = _NO_BEGIN
     for seq, raw in enumerate(lines):
         # Most rows are neither the first nor the last of their attempt: then the whole envelope is known beforehand.
         due = b'%b%d,"prev":"%b","final":false' % (begin, seq, prev.encode())
@@ -331,25 +335,28 @@ def follow_chain(lines: Iterable[bytes], *, sweep: str, genesis: str) -> Iterato
             row, final, rest_at = None, False, len(due)
         else:
             try:
-                row, found, link, rest_at = _read_envelope(raw, sweep=sweep)
+                row, found, link, seq_at, rest_at = _read_envelope(raw, sweep=sweep)
                 _check_link(link, seq=seq, prev=prev)
             except LineError as error:
                 raise ChainError(error, line=seq + 1, offset=offset, n_bytes=len(raw)) from None
             if found != identity:
                 identity = found
-                begin = _begin_line(found)
+                begin = raw[:seq_at] if seq_at >= 0 else _NO_BEGIN
             final = link.final
         prev = hashlib.sha256(raw).hexdigest()
         yield ChainedRow(seq + 1, offset, raw, prev, identity, final, rest_at, row)
         offset += len(raw)
 
 
-def _read_envelope(raw: bytes, *, sweep: str) -> tuple[JsonObject | None, Identity, Link, int]:
-    """Read the envelope of a line, parsing the whole line only when it is not in our own form."""
+def _read_envelope(raw: bytes, *, sweep: str) -> tuple[JsonObject | None, Identity, Link, int, int]:
+    """Read the envelope of a line, parsing the whole line only when it is not in our own form.
+
+    The two numbers are the places of `seq`'s value and of the trial's own members; -1 when it was parsed.
+    """
     match = _OWN_FORM.match(raw)
     if match is None or not raw.endswith(_LINE_ENDS):
         row, identity, link = read_row(raw, sweep=sweep)
-        return row, identity, link, -1
+        return row, identity, link, -1, -1
     schema, name, key, attempt, plan_index, seq, prev, final = match.groups()
     try:
         identity = Identity(schema.decode(), name.decode(), key.decode(), int(attempt), int(plan_index))
@@ -357,7 +364,7 @@ def _read_envelope(raw: bytes, *, sweep: str) -> tuple[JsonObject | None, Identi
         raise LineError(LineFault.UNPARSABLE, "not UTF-8") from None
     if identity.sweep != sweep:
         raise LineError(LineFault.FOREIGN, f"{identity.sweep!r}, not {sweep!r}")
-    return None, identity, Link(int(seq), prev.decode(), final == b"true"), match.end(8)
+    return None, identity, Link(int(seq), prev.decode(), final == b"true"), match.start(6), match.end(8)
 
 
 def _check_link(link: Link, *, seq: int, prev: str) -> None:

@@ -8,12 +8,10 @@ from pathlib import Path
 from fairtrial.store.artifacts import EntryKind, FileDigest, digest_listed_file, list_directory, walk
 from fairtrial.store.attempts import read_attempt_name
 from fairtrial.store.layout import INTENT, OUTCOME, TRIALS
+from fairtrial.store.part import WHOLE, Part
 from fairtrial.store.problems import ProblemKind, Problems
 
 __all__ = ["Inventory"]
-
-_REST = ""
-"""What the seal lists outside the attempts is kept under this in place of an attempt's directory."""
 
 
 class Inventory:
@@ -24,6 +22,7 @@ class Inventory:
         trials: Names of the planned trials' directories.
         sealed: What the seal lists, or None for an unsealed directory.
         problems: Where findings go.
+        part: The share of the trials whose files are looked at.
 
     Raises:
         OSError: A directory cannot be read.
@@ -36,31 +35,33 @@ class Inventory:
         trials: Collection[str],
         sealed: Mapping[str, FileDigest] | None,
         problems: Problems,
+        part: Part = WHOLE,
     ) -> None:
         self._root = f"{root}/"
-        self._sealed = None if sealed is None else _group_by_attempt(sealed)
+        # Whatever is looked at is taken out: what stays was sealed and is not there.
+        self._sealed = None if sealed is None else _take_part(sealed, part)
+        self._part = part
         self._problems = problems
         self._reported: set[str] = set()
-        # A dictionary for its order. What is listed here is a directory, and no link to one.
-        self._attempts = dict.fromkeys(self._find_attempts(trials))
+        # What is listed here is a directory, and no link to one.
+        self._attempts = set(self._find_attempts(trials))
 
     @property
     def unvisited(self) -> list[str]:
         """The attempts' directories that nobody has visited yet, in order."""
-        return list(self._attempts)
+        return sorted(self._attempts)
 
     def visit(self, directory: str) -> bool:
         """Tell whether an attempt has a directory, the first time it is asked for."""
         if directory not in self._attempts:
             return False
-        del self._attempts[directory]
+        self._attempts.remove(directory)
         return True
 
     def is_accounted_for(self, directory: str, name: str) -> bool:
         """Tell whether a file of an attempt was reported, or will be because the seal lists it and it was not seen."""
-        if f"{directory}/{name}" in self._reported:
-            return True
-        return self._sealed is not None and name in self._sealed.get(directory, {})
+        path = f"{directory}/{name}"
+        return path in self._reported or (self._sealed is not None and path in self._sealed)
 
     def check_attempt(
         self,
@@ -79,45 +80,62 @@ class Inventory:
             required: Names that must be there beside those.
         """
         found, special = self._digest_files(directory, outcome)
-        sealed = None if self._sealed is None else self._sealed.pop(directory, {})
-        if not special and found == (sealed if sealed is not None else found) and _is_as_recorded(found, artifacts):
+        if self._sealed is None:
+            sealed: Mapping[str, FileDigest | None] = found
+        else:
+            sealed = {name: self._sealed.pop(f"{directory}/{name}", None) for name in found}
+        if found == sealed and not special and _is_as_recorded(found, artifacts):
             return
-        for name in special:
+        for name in sorted(special):
+            self._take_sealed(f"{directory}/{name}")
             self._report(ProblemKind.NOT_A_FILE, f"{directory}/{name}", "a symbolic link or special file, not followed")
-        for name in sorted({*found, *(sealed or ()), *(artifacts or ()), *required} - {*special}):
-            if name in required and name not in found and name not in (sealed or ()):
-                self._report(ProblemKind.ARTIFACT_REMOVED, f"{directory}/{name}", "every attempt that counts has one")
-            else:
-                self._judge(f"{directory}/{name}", name, found.get(name), sealed=sealed, artifacts=artifacts)
+        for name, digest in sorted(found.items()):
+            self._judge(f"{directory}/{name}", name, digest, in_seal=sealed[name], artifacts=artifacts)
+        for name in sorted({*(artifacts or ()), *required} - {*found, *special}):
+            was_known = self._take_sealed(f"{directory}/{name}") is not None or name not in required
+            what = "recorded and not there" if was_known else "every attempt that counts has one"
+            self._report(ProblemKind.ARTIFACT_REMOVED, f"{directory}/{name}", what)
 
     def _digest_files(self, directory: str, outcome: FileDigest | None) -> tuple[dict[str, FileDigest], list[str]]:
         """Digest an attempt's files; return also the names that are no regular files."""
         path = self._root + directory
         found: dict[str, FileDigest] = {}
         special: list[str] = []
-        for name, kind in walk(path):
+        with os.scandir(path) as listing:
+            for entry in listing:
+                name = entry.name
+                if entry.is_file(follow_symlinks=False):
+                    known = outcome if name == OUTCOME else None
+                    found[name] = known or digest_listed_file(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    self._digest_below(path, name, found, special)
+                else:
+                    special.append(name)
+        return found, special
+
+    def _digest_below(self, path: str, top: str, found: dict[str, FileDigest], special: list[str]) -> None:
+        """Digest the files in a directory of an attempt: most have none, and need no walk."""
+        for name, kind in walk(f"{path}/{top}", f"{top}/"):
             if kind is EntryKind.FILE:
-                known = outcome if name == OUTCOME else None
-                found[name] = known or digest_listed_file(f"{path}/{name}")
+                found[name] = digest_listed_file(f"{path}/{name}")
             elif kind is EntryKind.OTHER:
                 special.append(name)
-        return found, special
+
+    def _take_sealed(self, path: str) -> FileDigest | None:
+        return None if self._sealed is None else self._sealed.pop(path, None)
 
     def _judge(
         self,
         path: str,
         name: str,
-        found: FileDigest | None,
+        found: FileDigest,
         *,
-        sealed: Mapping[str, FileDigest] | None,
+        in_seal: FileDigest | None,
         artifacts: Mapping[str, FileDigest] | None,
     ) -> None:
         """Hold one file against its two witnesses, the seal and the outcome; report at most one thing."""
         recorded = None if artifacts is None else artifacts.get(name)
-        in_seal = None if sealed is None else sealed.get(name)
-        if found is None:
-            self._report(ProblemKind.ARTIFACT_REMOVED, path, "recorded and not there")
-        elif sealed is not None and in_seal is None:
+        if self._sealed is not None and in_seal is None:
             self._report(ProblemKind.ARTIFACT_ADDED, path, "not there when the directory was sealed")
         elif in_seal is not None and in_seal != found:
             if recorded == found:
@@ -141,6 +159,8 @@ class Inventory:
             if trial.name not in trials or not trial.is_dir(follow_symlinks=False):
                 self._report_foreign(trial, "belongs to no planned trial")
                 continue
+            if not self._part.has_trial(trial.name):
+                continue
             for attempt in list_directory(trial.path):
                 if read_attempt_name(attempt.name) is None or not attempt.is_dir(follow_symlinks=False):
                     self._report_foreign(attempt, "is no attempt")
@@ -157,10 +177,9 @@ class Inventory:
 
     def _forget(self, path: str) -> None:
         """Expect nothing more at or below a path that was reported."""
-        for directory, sealed in (self._sealed or {}).items():
-            begin = f"{directory}/" if directory else ""
-            for name in [name for name in sealed if f"{begin}{name}/".startswith(f"{path}/")]:
-                del sealed[name]
+        sealed = self._sealed or {}
+        for name in [name for name in sealed if f"{name}/".startswith(f"{path}/")]:
+            del sealed[name]
 
     def check_rest(self, *, uncovered: Collection[str]) -> None:
         """Check everything outside `trials/` against the seal; an unsealed directory may hold any file there.
@@ -168,6 +187,8 @@ class Inventory:
         Args:
             uncovered: Names in the root that the seal does not list.
         """
+        if not self._part.is_first:
+            return
         for top in list_directory(self._root):
             if not top.is_dir(follow_symlinks=False):
                 is_file = top.is_file(follow_symlinks=False)
@@ -183,28 +204,19 @@ class Inventory:
             self._forget(path)
             self._report(ProblemKind.NOT_A_FILE, path, "a symbolic link or special file, not followed")
         elif kind is EntryKind.FILE and self._sealed is not None:
-            sealed = self._sealed[_REST]
-            self._judge(path, path, digest_listed_file(self._root + path), sealed=sealed, artifacts=None)
-            sealed.pop(path, None)
+            found = digest_listed_file(self._root + path)
+            self._judge(path, path, found, in_seal=self._take_sealed(path), artifacts=None)
 
     def report_removed(self) -> None:
         """Report what the seal lists and nobody has seen."""
-        for directory, sealed in sorted((self._sealed or {}).items()):
-            for name in sorted(sealed):
-                path = f"{directory}/{name}" if directory else name
-                self._report(ProblemKind.ARTIFACT_REMOVED, path, "sealed and not there")
+        for path in sorted(self._sealed or ()):
+            self._report(ProblemKind.ARTIFACT_REMOVED, path, "sealed and not there")
 
 
-def _group_by_attempt(sealed: Mapping[str, FileDigest]) -> dict[str, dict[str, FileDigest]]:
-    """Group what the seal lists by the attempt's directory; what belongs to none stands under `_REST`."""
-    groups: dict[str, dict[str, FileDigest]] = {_REST: {}}
-    for path, digest in sealed.items():
-        parts = path.split("/", 3)
-        if len(parts) == 4 and parts[0] == TRIALS:
-            groups.setdefault(f"{TRIALS}/{parts[1]}/{parts[2]}", {})[parts[3]] = digest
-        else:
-            groups[_REST][path] = digest
-    return groups
+def _take_part(sealed: Mapping[str, FileDigest], part: Part) -> dict[str, FileDigest]:
+    if part == WHOLE:
+        return dict(sealed)
+    return {path: digest for path, digest in sealed.items() if part.has_path(path)}
 
 
 def _is_as_recorded(found: Mapping[str, FileDigest], artifacts: Mapping[str, FileDigest] | None) -> bool:
@@ -213,7 +225,11 @@ def _is_as_recorded(found: Mapping[str, FileDigest], artifacts: Mapping[str, Fil
         return True
     if len(found) != len(artifacts) + 2 or INTENT not in found or OUTCOME not in found:
         return False
-    return all(found.get(name) == digest for name, digest in artifacts.items())
+    # Most attempts have few: a generator would take longer than the comparing.
+    for name, digest in artifacts.items():  # noqa: SIM110
+        if found.get(name) != digest:
+            return False
+    return True
 
 
 def _is_real_directory(path: str) -> bool:

@@ -18,6 +18,7 @@ from fairtrial.errors import IntegrityError
 from fairtrial.host.files import fsync_directory
 from fairtrial.store.attempts import Outcome
 from fairtrial.store.chain import (
+    MAX_LINE_BYTES,
     ChainedRow,
     ChainError,
     EncodedRow,
@@ -35,6 +36,8 @@ from fairtrial.store.sweep_file import SweepFile
 __all__ = ["Journal", "Repair"]
 
 _MAX_TAIL_BYTES = 1 << 30  # an attempt is one write, and a write ends at 2 GiB
+# Lines that end this near to the journal's end are parsed too: the last whole one, however long the torn one after it.
+_PARSED_BYTES = 2 * MAX_LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ class Journal:
 
     @classmethod
     def open(cls, results: Results, sweep: SweepFile) -> Self:
-        """Open a journal, or begin one; verify all of it, and take off a torn tail.
+        """Open a journal, or begin one; verify its whole chain and the order of its rows, and take off a torn tail.
 
         Args:
             results: The directory, held by this process.
@@ -252,7 +255,10 @@ def _find_whole_part(file: BinaryIO, path: Path, sweep: SweepFile, *, n_bytes: i
     unfinished: tuple[str, int] | None = None
     try:
         for row in follow_chain(read_lines(file), sweep=sweep.sweep, genesis=sweep.digest):
-            row.parse()
+            # The line after it vouches for a line: only what nothing followed may have come to the disk in parts. Who
+            # believes rows parses them all (`read_rows`).
+            if row.offset + len(row.raw) >= n_bytes - _PARSED_BYTES:
+                row.parse()
             identity = _check_place(row, path, sweep, whole=whole, unfinished=unfinished)
             unfinished = identity
             if row.final:

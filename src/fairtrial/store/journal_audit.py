@@ -3,7 +3,8 @@
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from typing import BinaryIO, Self
 
 from fairtrial.errors import IntegrityError
@@ -11,6 +12,7 @@ from fairtrial.store.attempts import MAX_ATTEMPT, read_outcome
 from fairtrial.store.chain import (
     ChainedRow,
     ChainError,
+    Identity,
     LineError,
     LineFault,
     encode_row,
@@ -21,10 +23,11 @@ from fairtrial.store.chain import (
 )
 from fairtrial.store.diagnosis import Finding, LineIndex, Sealed, diagnose, digest_bytes
 from fairtrial.store.inventory import Inventory
-from fairtrial.store.layout import Results
+from fairtrial.store.layout import OUTCOME, Results
+from fairtrial.store.part import WHOLE, Part
 from fairtrial.store.problems import ProblemKind, Problems
 from fairtrial.store.row_audit import RowAudit
-from fairtrial.store.seal import Seal
+from fairtrial.store.seal import Seal, uncovered_names
 from fairtrial.store.sweep_file import SweepFile
 
 __all__ = ["JournalAudit"]
@@ -47,12 +50,16 @@ class JournalAudit:
         seal: Seal | None,
         *,
         is_void: Callable[[Mapping[str, object]], bool],
+        final_members: Collection[str],
+        part: Part = WHOLE,
     ) -> None:
         self.n_rows: int | None = None
         self._results = results
         self._sweep = sweep
         self._seal = seal
         self._is_void = is_void
+        self._final_members = final_members
+        self._part = part
         self._name = results.results_jsonl.name
         self._restart()
 
@@ -63,9 +70,15 @@ class JournalAudit:
             trials=frozenset(self._sweep.trial_names),
             sealed=None if self._seal is None else self._seal.artifacts,
             problems=self.problems,
+            part=self._part,
         )
         self.rows = RowAudit(
-            self._results, self._sweep, inventory=self.inventory, problems=self.problems, is_void=self._is_void
+            self._results,
+            self._sweep,
+            inventory=self.inventory,
+            problems=self.problems,
+            is_void=self._is_void,
+            final_members=self._final_members,
         )
 
     def run(self) -> Self:
@@ -74,6 +87,44 @@ class JournalAudit:
         Raises:
             OSError: It cannot be read.
         """
+        with self._open() as file:
+            if file is not None and not self._follow(file):
+                file.seek(0)
+                self._restart()
+                self._explain(file)
+        return self
+
+    def prove(self) -> bool:
+        """Tell whether the chain holds and nothing was found: for a part, which cannot explain damage.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        with self._open() as file:
+            if file is None or not self._follow(file) or self.problems.counts:
+                return False
+        self.check_unrecorded()
+        return not self.problems.counts
+
+    def check_unrecorded(self) -> None:
+        """Check what no row leads to: attempts without rows, and everything outside `trials/`.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        inventory = self.inventory
+        for directory in inventory.unvisited:
+            if (self._results.root / directory / OUTCOME).is_file():
+                self.problems.add(ProblemKind.OUTCOME_WITHOUT_ROWS, directory, "the journal has no rows of it")
+            else:
+                self.problems.add(ProblemKind.ATTEMPT_INTERRUPTED, directory, "no outcome, and no row in the journal")
+            inventory.check_attempt(directory, outcome=None, artifacts=None)
+        inventory.check_rest(uncovered=uncovered_names(self._results))
+        inventory.report_removed()
+
+    @contextmanager
+    def _open(self) -> Generator[BinaryIO | None]:
+        """Open the journal; None when there is none that can be read, which is then reported."""
         path = self._results.results_jsonl
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -82,28 +133,36 @@ class JournalAudit:
                 what = f"all {self._seal.n_rows} rows: there is no journal"
                 self.problems.add(ProblemKind.ROW_DROPPED, self._name, what)
             self.n_rows = 0
-            return self
+            yield None
+            return
         except OSError:
             if not path.is_symlink():
                 raise
             self.problems.add(ProblemKind.NOT_A_FILE, self._name, "a symbolic link, not followed")
-            return self
+            yield None
+            return
         with os.fdopen(fd, "rb", buffering=1 << 20) as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 self.problems.add(ProblemKind.NOT_A_FILE, self._name, "no regular file")
-            elif not self._follow(file):
-                file.seek(0)
-                self._restart()
-                self._explain(file)
-        return self
+                yield None
+            else:
+                yield file
 
     def _follow(self, file: BinaryIO) -> bool:
         """Take the rows of a journal whose chain holds; False when it does not."""
         head = self._sweep.digest
         n_rows = 0
+        identity: Identity | None = None
+        is_ours = True
         try:
             for row in follow_chain(read_lines(file), sweep=self._sweep.sweep, genesis=self._sweep.digest):
-                self.rows.take(row)
+                if row.identity is not identity:
+                    identity = row.identity
+                    is_ours = self._has(identity)
+                    if not is_ours:
+                        self.rows.finish()
+                if is_ours:
+                    self.rows.take(row)
                 head, n_rows = row.digest, row.line
         except ChainError as error:
             if not self._take_torn_tail(file, error.fault, line=error.line, end=error.offset + error.n_bytes):
@@ -113,6 +172,12 @@ class JournalAudit:
         self.rows.finish()
         self.n_rows = n_rows
         return True
+
+    def _has(self, identity: Identity) -> bool:
+        """Tell whether rows are this part's; those of no planned trial are everybody's."""
+        if self._part == WHOLE or not self._sweep.plans(identity.key, at=identity.plan_index):
+            return True
+        return self._part.has_trial(self._sweep.trial_names[identity.plan_index])
 
     def _take_torn_tail(self, file: BinaryIO, fault: LineFault, *, line: int, end: int) -> bool:
         """Report bytes without newline at the end of a journal that is still being written; False for anything else."""

@@ -71,9 +71,12 @@ def keeping_reserve(results: Results, write: Callable[[], T]) -> T:
 
     Raises:
         HostError: It cannot be written, or the disk is full and the reserve is spent.
+        FileExistsError: What is written once was written before: no fault of the host's.
     """
     try:
         return write()
+    except FileExistsError:
+        raise
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not release_reserve(results):
             raise explain_failure(results.root, error) from error

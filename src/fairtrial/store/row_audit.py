@@ -13,6 +13,7 @@ from fairtrial.store.layout import INTENT, OUTCOME, TRIALS, Results
 from fairtrial.store.outcome_cursor import OutcomeCursor
 from fairtrial.store.problems import ProblemKind, Problems
 from fairtrial.store.rows import ROW_SCHEMAS
+from fairtrial.store.strict_json import MemberReader
 from fairtrial.store.sweep_file import SweepFile
 
 __all__ = ["RowAudit"]
@@ -81,6 +82,7 @@ class RowAudit:
         inventory: Inventory,
         problems: Problems,
         is_void: Callable[[Mapping[str, object]], bool],
+        final_members: Collection[str],
     ) -> None:
         self.n_attempts = 0
         self.with_rows: set[str] = set()
@@ -91,6 +93,7 @@ class RowAudit:
         self._inventory = inventory
         self._problems = problems
         self._is_void = is_void
+        self._final_members = MemberReader(final_members)
         self._seen: set[tuple[str, int]] = set()
         self._next_is_touched = False
         self._current: _Attempt | None = None
@@ -121,7 +124,7 @@ class RowAudit:
             row.parse()
         if row.final:
             self._current = None
-            self._end(current, row.parse_known())
+            self._end(current, row.read_members(self._final_members))
 
     def _enter(self, row: ChainedRow) -> _Attempt:
         """Come to a row of another attempt than the row before, or of another schema."""

@@ -19,8 +19,10 @@ from fairtrial.model.loop import (
     Place,
     Probe,
     Reading,
+    Sabotage,
     Serve,
     Step,
+    StoreFault,
     Transport,
     Truth,
     Variant,
@@ -46,6 +48,7 @@ PASSWORD: Final = "pw"  # noqa: S105 - of a server that lives for one trial on 1
 SOUND_BLOBS: Final = re.compile(r"checked: +0 errors")
 TRUNK: Final = "trunk"  # fossil's own name for it, which `new` gives
 ROUND_TRIPS: Final = re.compile(r"Round-trips: \d+ +Artifacts sent: \d+ +received: \d+")
+READ_ONLY: Final = "gjorz"
 HASH: Final = re.compile(r"^(?:hash|checkout): +([0-9a-f]{40,64})", re.MULTILINE)
 
 
@@ -53,12 +56,13 @@ class Fossil:
     """The fossil subject; a variant's settings are fossil settings."""
 
     kind: ClassVar[str] = "fossil"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP})
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE})
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_repository_checkout",
     }
     publication_request: ClassVar[str] = "POST /store"
+    publication_mark: ClassVar[str] = "POST /store"
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -97,16 +101,16 @@ class Fossil:
 
     def server(self, transport: Transport, root: Path) -> Serve | None:
         """`fossil server` over a directory of repositories."""
-        if transport is not Transport.HTTP:
+        if transport not in {Transport.HTTP, Transport.NATIVE}:
             return None
         options = ("server", str(root), "--port", "{port}", "--localhost", "--nojail")
         return Serve(argv=(self._fossil, *options), cwd=root, ready="Listening for HTTP requests on TCP port")
 
     def remote(self, transport: Transport, store: Path, port: int | None) -> str:
         """A file address, or the loopback server's with the login that pushing needs."""
-        if transport is Transport.HTTP:
-            return f"http://{USER}:{PASSWORD}@127.0.0.1:{port}/{store.stem}"
-        return f"file://{store}"
+        if transport is Transport.FILE:
+            return f"file://{store}"
+        return f"http://{USER}:{PASSWORD}@127.0.0.1:{port}/{store.stem}"
 
     def create_store(self, place: Place) -> tuple[Step, ...]:
         """One repository with one user; the settings both as the client's own and in the repository.
@@ -154,17 +158,28 @@ class Fossil:
             case Motion.ACQUIRE, Manner.WARM:
                 shared = str(_clone_of(place.base))
                 return (self._step(place.root, "open", shared, TRUNK, "--nosync", "--workdir", str(tree)),)
+            case Motion.ACQUIRE, Manner.JOIN:
+                clone = str(_clone_of(tree))
+                cloned = ("clone", "--save-http-password", "--no-open", place.remote, clone)
+                opened = ("open", clone, place.branch, "--nosync", "--workdir", str(tree))
+                return (
+                    self._step(place.root, *cloned, name=".clone"),
+                    self._step(place.root, *opened, name=".open"),
+                )
             case Motion.ACQUIRE, _:
                 options = ("--save-http-password", *self._variant.acquire_options, "--workdir", str(tree))
                 return (self._step(place.root, "clone", *options, place.remote, str(_clone_of(tree))),)
             case Motion.INSPECT, _:
                 return (self._step(tree, "changes", "--differ"),)
             case Motion.SNAPSHOT, _:
-                options = ("--no-warnings", "--branch", place.branch, "-m", place.message)
+                branch = () if manner is Manner.JOIN else ("--branch", place.branch)
+                options = ("--no-warnings", *branch, "-m", place.message)
                 return (
                     self._step(tree, "addremove", name=".add"),
                     self._step(tree, "commit", *options, name=".commit"),
                 )
+            case Motion.PUBLISH, Manner.FORCE:
+                return ()  # it has none: what diverges becomes a fork beside the other
             case Motion.PUBLISH, _:
                 return (self._step(tree, "push"),)
             case Motion.DESCRIBE, Manner.REVIEW:
@@ -204,6 +219,16 @@ class Fossil:
         """The hash that `info` printed."""
         return _hash(result)
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """A login that may read and not write; over `file` there is no login."""
+        if fault is not StoreFault.REFUSE or not place.remote.startswith("http"):
+            return None
+        capabilities = ("user", "capabilities", USER)
+        return Sabotage(
+            arm=(self._step(place.root, *capabilities, READ_ONLY, "-R", str(place.store)),),
+            disarm=(self._step(place.root, *capabilities, "s", "-R", str(place.store)),),
+        )
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The lane names branches."""
         return place.branch
@@ -220,6 +245,10 @@ class Fossil:
     def client_head(self, run: RunProbe, place: Place) -> str | None:
         """The checked-out version."""
         return _hash(run([self._fossil, "info", "current"], cwd=place.workspace))
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The newest version on the branch in the served repository."""
+        return _hash(run([self._fossil, "info", place.branch, "-R", str(place.store)], cwd=place.root))
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """The served repository itself, a fresh clone over the transport, and `test-integrity`."""

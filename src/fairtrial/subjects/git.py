@@ -11,17 +11,33 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from fairtrial.evidence.publication import ClientClaim
-from fairtrial.model.loop import LocalState, Manner, Motion, Place, Probe, Serve, Step, Transport, Truth, Variant
+from fairtrial.model.loop import (
+    LocalState,
+    Manner,
+    Motion,
+    Place,
+    Probe,
+    Sabotage,
+    Serve,
+    Step,
+    StoreFault,
+    Transport,
+    Truth,
+    Variant,
+)
 from fairtrial.model.process import ProcessResult
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.git_store import (
+    PUBLICATION_MARK,
     PUBLICATION_REQUEST,
     claim_of_git,
     create_git_store,
     git_environment,
     git_remote,
+    git_store_head,
     read_git_truth,
     read_git_wire,
+    sabotage_git,
     seed_git_store,
     serve_git,
 )
@@ -39,13 +55,14 @@ class Git:
 
     kind: ClassVar[str] = "git"
     transports: ClassVar[frozenset[Transport]] = frozenset(
-        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.HOSTED}
+        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH, Transport.HOSTED}
     )
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_object_worktree",
     }
     publication_request: ClassVar[str] = PUBLICATION_REQUEST
+    publication_mark: ClassVar[str] = PUBLICATION_MARK
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -104,6 +121,9 @@ class Git:
                         place.base, "worktree", "add", "-q", str(tree), "-b", place.branch, f"origin/{place.trunk}"
                     ),
                 )
+            case Motion.ACQUIRE, Manner.JOIN:
+                options = self._variant.acquire_options
+                return (self._step(place.root, "clone", "-q", *options, "-b", place.branch, place.remote, str(tree)),)
             case Motion.ACQUIRE, _:
                 options = self._variant.acquire_options
                 return (
@@ -117,6 +137,8 @@ class Git:
                     self._step(tree, "add", ".", name=".add"),
                     self._step(tree, "commit", "-q", "-m", place.message, name=".commit"),
                 )
+            case Motion.PUBLISH, Manner.FORCE:
+                return (self._step(tree, "push", "-q", "-f", "-u", "origin", place.branch),)
             case Motion.PUBLISH, _:
                 return (self._step(tree, "push", "-q", "-u", "origin", place.branch),)
             case Motion.DESCRIBE, Manner.REVIEW:
@@ -144,6 +166,10 @@ class Git:
         """The first word of `ls-remote`."""
         return text_of(result.stdout.tail).partition("\t")[0].strip() or None if result.ok else None
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """Hooks in the bare repository."""
+        return sabotage_git(fault, place)
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The lane names git's branches."""
         return place.branch
@@ -160,6 +186,10 @@ class Git:
     def client_head(self, run: RunProbe, place: Place) -> str | None:
         """HEAD of the working tree."""
         return self._line(run, place.workspace, "rev-parse", "--verify", "-q", "HEAD")
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The ref in the bare repository."""
+        return git_store_head(run, self._git, place)
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """The bare repository itself, the branch fetched into a fresh repository, and `fsck`."""

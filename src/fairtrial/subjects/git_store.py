@@ -3,31 +3,37 @@
 For git itself and for tools that publish to git.
 """
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from fairtrial.evidence.publication import ClientClaim
-from fairtrial.model.loop import Place, Reading, Serve, Step, Transport, Truth
+from fairtrial.model.loop import Place, Reading, Sabotage, Serve, Step, StoreFault, Transport, Truth
 from fairtrial.model.process import ProcessResult
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.program import PATH, ended_by_itself, first_line, said, text_of, unused_path
 from fairtrial.wire.settings import FrontSettings
 
 __all__ = [
+    "PUBLICATION_MARK",
     "PUBLICATION_REQUEST",
     "claim_of_git",
     "create_git_store",
     "git_environment",
     "git_remote",
+    "git_store_head",
     "read_git_truth",
     "read_git_wire",
+    "sabotage_git",
     "seed_git_store",
     "serve_git",
 ]
 
 PUBLICATION_REQUEST: Final = "POST /store.git/git-receive-pack"
+PUBLICATION_MARK: Final = " report-status"  # a capability that only a push asks for
 DATE: Final = "2026-01-01T00:00:00Z"
+OWN_HOOKS: Final = ("-c", "core.hooksPath=hooks")  # a server runs its repository's own; `-c` wins over the environment
 SETTINGS: Final = {
     "gc.auto": "0",
     "maintenance.auto": "false",
@@ -43,6 +49,12 @@ DEFINITE: Final = (
     "unable to connect",
     "does not appear to be a git repository",
 )
+HOOKS: Final = {
+    StoreFault.REFUSE: ("pre-receive", "echo x >> MARK; echo 'not today' >&2; exit 1\n"),
+    StoreFault.KILL_BEFORE: ("pre-receive", "echo x >> MARK; kill -9 $PPID\n"),
+    StoreFault.KILL_AFTER: ("reference-transaction", '[ "$1" = committed ] || exit 0; echo x >> MARK; kill -9 $PPID\n'),
+    StoreFault.KILL_REPORT: ("post-receive", "echo x >> MARK; kill -9 $PPID\n"),
+}
 
 
 def git_environment(home: Path, settings: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +96,7 @@ def serve_git(git: str, transport: Transport, root: Path) -> FrontSettings | Ser
         case Transport.NATIVE:
             options = ("--verbose", "--log-destination=stderr", "--reuseaddr", "--listen=127.0.0.1", "--port={port}")
             exports = (f"--base-path={root}", "--export-all", "--enable=receive-pack", str(root))
-            return Serve(argv=(git, "daemon", *options, *exports), cwd=root, ready="Ready to rumble")
+            return Serve(argv=(git, *OWN_HOOKS, "daemon", *options, *exports), cwd=root, ready="Ready to rumble")
         case _:
             return None
 
@@ -96,13 +108,18 @@ def git_remote(transport: Transport, store: Path, port: int | None) -> str:
             return f"http://127.0.0.1:{port}/{store.name}"
         case Transport.NATIVE:
             return f"git://127.0.0.1:{port}/{store.name}"
+        case Transport.SSH:
+            return f"ssh://localhost{store}"
         case _:
             return f"file://{store}"
 
 
 def create_git_store(git: str, place: Place) -> tuple[Step, ...]:
-    """One bare repository whose HEAD is the trunk."""
-    return (Step(argv=(git, "init", "-q", "--bare", "-b", place.trunk, str(place.store)), cwd=place.root),)
+    """One bare repository whose HEAD is the trunk, and which filters for partial clones."""
+    return (
+        Step(argv=(git, "init", "-q", "--bare", "-b", place.trunk, str(place.store)), cwd=place.root),
+        Step(argv=(git, "config", "uploadpack.allowFilter", "true"), cwd=place.store),
+    )
 
 
 def seed_git_store(git: str, place: Place, tree: Path) -> tuple[Step, ...]:
@@ -123,6 +140,24 @@ def claim_of_git(result: ProcessResult) -> ClientClaim:
         return ClientClaim.PUBLISHED
     text = text_of(result.stdout.tail) + text_of(result.stderr.tail)
     return ClientClaim.REJECTED if any(words in text for words in DEFINITE) else ClientClaim.UNREPORTED
+
+
+def git_store_head(run: RunProbe, git: str, place: Place) -> str | None:
+    """The branch's head in the bare repository itself."""
+    return first_line(run, (git, "rev-parse", "--verify", "-q", f"refs/heads/{place.branch}"), cwd=place.store)
+
+
+def sabotage_git(fault: StoreFault, place: Place) -> Sabotage:
+    """Hooks in the bare repository; a hook's parent is the server's `receive-pack`."""
+    name, deed = HOOKS[fault]
+    hook, mark = place.store / "hooks" / name, place.root / f"{place.workspace.name}.fired"
+    script = f"#!/bin/sh\n{deed}".replace("MARK", shlex.quote(str(mark)))
+    install = 'mkdir -p "${1%/*}" && printf "%s" "$2" > "$1" && chmod 755 "$1"'
+    return Sabotage(
+        arm=(Step(argv=("/bin/sh", "-c", install, "sh", str(hook), script), cwd=place.root),),
+        disarm=(Step(argv=("/bin/rm", "-f", str(hook)), cwd=place.root),),
+        mark=mark,
+    )
 
 
 def read_git_truth(run: RunProbe, git: str, place: Place, path: str) -> Truth:

@@ -13,16 +13,32 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from fairtrial.evidence.publication import ClientClaim
-from fairtrial.model.loop import LocalState, Manner, Motion, Place, Probe, Serve, Step, Transport, Truth, Variant
+from fairtrial.model.loop import (
+    LocalState,
+    Manner,
+    Motion,
+    Place,
+    Probe,
+    Sabotage,
+    Serve,
+    Step,
+    StoreFault,
+    Transport,
+    Truth,
+    Variant,
+)
 from fairtrial.model.process import ProcessResult
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.git_store import (
+    PUBLICATION_MARK,
     PUBLICATION_REQUEST,
     claim_of_git,
     create_git_store,
     git_environment,
     git_remote,
+    git_store_head,
     read_git_truth,
+    sabotage_git,
     seed_git_store,
     serve_git,
 )
@@ -53,12 +69,15 @@ class Jujutsu:
     """The jj subject; a variant's settings are TOML values of its configuration."""
 
     kind: ClassVar[str] = "jj"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE})
+    transports: ClassVar[frozenset[Transport]] = frozenset(
+        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}
+    )
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_store_workspace",
     }
     publication_request: ClassVar[str] = PUBLICATION_REQUEST
+    publication_mark: ClassVar[str] = PUBLICATION_MARK
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -128,6 +147,8 @@ class Jujutsu:
         match motion, manner:
             case Motion.ACQUIRE, Manner.WARM:
                 return (self._step(place.base, "workspace", "add", str(tree), "-r", place.trunk), branch)
+            case Motion.ACQUIRE, Manner.JOIN:
+                return ()  # not driven yet
             case Motion.ACQUIRE, _:
                 options = self._variant.acquire_options
                 return (self._step(place.root, "git", "clone", *options, place.remote, str(tree)), branch)
@@ -135,6 +156,8 @@ class Jujutsu:
                 return (self._step(tree, "status"),)
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit", "-m", place.message),)
+            case Motion.PUBLISH, Manner.FORCE:
+                return ()  # it has none: a push moves a bookmark from where it was last seen, or not at all
             case Motion.PUBLISH, _:
                 return (self._step(tree, "git", "push", "-b", place.branch),)
             case Motion.DESCRIBE, Manner.REVIEW:
@@ -165,6 +188,10 @@ class Jujutsu:
         """The commit that `log` printed."""
         return text_of(result.stdout.tail).strip() or None if result.ok else None
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """Hooks in the bare git repository."""
+        return sabotage_git(fault, place)
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The lane names bookmarks."""
         return place.branch
@@ -181,6 +208,10 @@ class Jujutsu:
     def client_head(self, run: RunProbe, place: Place) -> str | None:
         """The commit below the working copy."""
         return first_line(run, (self._jj, *_commits("@-")), cwd=place.workspace)
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The ref in the bare git repository."""
+        return git_store_head(run, GIT, place)
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """As for git."""

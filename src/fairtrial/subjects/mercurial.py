@@ -8,6 +8,7 @@ only `verify` tells.
 """
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, cast
@@ -20,8 +21,10 @@ from fairtrial.model.loop import (
     Place,
     Probe,
     Reading,
+    Sabotage,
     Serve,
     Step,
+    StoreFault,
     Transport,
     Truth,
     Variant,
@@ -61,12 +64,15 @@ class Mercurial:
     """The hg subject; a variant's settings are `section.key` pairs of an hgrc."""
 
     kind: ClassVar[str] = "hg"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP})
+    transports: ClassVar[frozenset[Transport]] = frozenset(
+        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}
+    )
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_store_share",
     }
     publication_request: ClassVar[str] = "cmd=unbundle"
+    publication_mark: ClassVar[str] = "HG20\0\0\0"  # a bundle itself; questions name the format without the zeros
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -112,7 +118,7 @@ class Mercurial:
 
     def server(self, transport: Transport, root: Path) -> Serve | None:
         """`hg serve` over a directory."""
-        if transport is not Transport.HTTP:
+        if transport not in {Transport.HTTP, Transport.NATIVE}:
             return None
         config = root.parent / "server" / "hgweb.conf"
         options = ("serve", "-v", "--web-conf", str(config), "--address", "127.0.0.1", "--port", "{port}")
@@ -120,7 +126,13 @@ class Mercurial:
 
     def remote(self, transport: Transport, store: Path, port: int | None) -> str:
         """A path, or the loopback server's address."""
-        return f"http://127.0.0.1:{port}/{store.name}" if transport is Transport.HTTP else str(store)
+        match transport:
+            case Transport.FILE:
+                return str(store)
+            case Transport.SSH:
+                return f"ssh://localhost/{store}"
+            case _:
+                return f"http://127.0.0.1:{port}/{store.name}"
 
     def create_store(self, place: Place) -> tuple[Step, ...]:
         """One empty repository."""
@@ -150,6 +162,8 @@ class Mercurial:
                     self._step(tree, "update", "-q", place.trunk, name=".update"),
                     branch,
                 )
+            case Motion.ACQUIRE, Manner.JOIN:
+                return (self._step(place.root, "clone", "-q", "-u", place.branch, place.remote, str(tree)),)
             case Motion.ACQUIRE, _:
                 options = ("-q", *self._variant.acquire_options, "-u", place.trunk)
                 return (self._step(place.root, "clone", *options, place.remote, str(tree)), branch)
@@ -157,6 +171,8 @@ class Mercurial:
                 return (self._step(tree, "status", "-Tjson"),)
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit", "-q", "-A", "-m", place.message),)
+            case Motion.PUBLISH, Manner.FORCE:
+                return (self._step(tree, "push", "-q", "-f", "-B", place.branch),)
             case Motion.PUBLISH, _:
                 return (self._step(tree, "push", "-q", "-B", place.branch),)
             case Motion.DESCRIBE, Manner.REVIEW:
@@ -188,6 +204,18 @@ class Mercurial:
         """The node that `id` printed."""
         return _node(result)
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """A hook that says no; over `file` the server's part runs in the client, so nothing can be killed apart."""
+        if fault is not StoreFault.REFUSE:
+            return None
+        hgrc, mark = place.store / ".hg" / "hgrc", place.root / f"{place.workspace.name}.fired"
+        text = f"[hooks]\npretxnchangegroup.fault = echo x >> {shlex.quote(str(mark))}; exit 1\n"
+        return Sabotage(
+            arm=(Step(argv=("/bin/sh", "-c", 'printf "%s" "$2" > "$1"', "sh", str(hgrc), text), cwd=place.root),),
+            disarm=(Step(argv=("/bin/rm", "-f", str(hgrc)), cwd=place.root),),
+            mark=mark,
+        )
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The lane names bookmarks."""
         return place.branch
@@ -204,6 +232,12 @@ class Mercurial:
     def client_head(self, run: RunProbe, place: Place) -> str | None:
         """The working tree's parent."""
         return first_line(run, (self._hg, "log", "-r", ".", "-T", "{node}\n"), cwd=place.workspace)
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The bookmark in the served repository."""
+        return first_line(
+            run, (self._hg, "log", "-r", f"bookmark('{place.branch}')", "-T", "{node}\n"), cwd=place.store
+        )
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """The served repository itself, a fresh clone over the transport, and `verify`."""
@@ -222,8 +256,7 @@ class Mercurial:
         return "hg is not driven over hosted remotes"
 
     def _read(self, run: RunProbe, repository: Path, place: Place, path: str, source: str) -> Reading:
-        revision = f"bookmark('{place.branch}')"
-        head = first_line(run, (self._hg, "log", "-r", revision, "-T", "{node}\n"), cwd=repository)
+        head = first_line(run, (self._hg, "log", "-r", f"bookmark('{place.branch}')", "-T", "{node}\n"), cwd=repository)
         if head is None:
             return Reading(source=source, head=None, content=None, detail=f"no bookmark {place.branch}")
         blob = run([self._hg, "cat", "-r", head, f"path:{path}"], cwd=repository)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Final, cast
 from urllib.parse import quote
 
+from fairtrial.errors import HostError
 from fairtrial.evidence.publication import ClientClaim
 from fairtrial.model.loop import (
     LocalState,
@@ -25,8 +26,10 @@ from fairtrial.model.loop import (
     Place,
     Probe,
     Reading,
+    Sabotage,
     Serve,
     Step,
+    StoreFault,
     Transport,
     Truth,
     Variant,
@@ -56,6 +59,7 @@ NOT_SYNCED: Final = "couldn't sync to server"
 DAMAGED: Final = ("Invalid hash", "does not match content hash", "Database error")
 # A request that only asks failed: nothing was ever sent that could have published.
 ASKING: Final = ("/branches/", "/api/capabilities")
+HEAD_QUERY: Final = "SELECT head_hash FROM branch_heads WHERE branch_name = ?"
 GET: Final = "import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys.argv[1], timeout=20).read())"
 
 
@@ -63,12 +67,13 @@ class Oak:
     """The oak subject; its variants differ by binary and by `push_options` in their settings."""
 
     kind: ClassVar[str] = "oak"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.HTTP})
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.HTTP, Transport.NATIVE})
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "second_full_clone",
     }
     publication_request: ClassVar[str] = "POST /api/lane/store/push"
+    publication_mark: ClassVar[str] = "POST /api/lane/store/push"
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -107,7 +112,7 @@ class Oak:
 
     def server(self, transport: Transport, root: Path) -> Serve | None:
         """`oak serve` over a directory."""
-        if transport is not Transport.HTTP:
+        if transport not in {Transport.HTTP, Transport.NATIVE}:
             return None
         return Serve(
             argv=(self._oak, "serve", "--dir", str(root), "--port", "{port}"), cwd=root, ready="listening on http://"
@@ -138,14 +143,16 @@ class Oak:
         tree = place.workspace
         match motion, manner:
             case Motion.ACQUIRE, _:
-                options = ("-r", place.remote, *self._variant.acquire_options)
+                branch = ("--branch", place.branch) if manner is Manner.JOIN else ()
+                options = ("-r", place.remote, *branch, *self._variant.acquire_options)
                 return (self._step(place.root, "clone", _repository(place), str(tree), *options),)
             case Motion.INSPECT, _:
                 return (self._step(tree, "status", "--json"),)
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit"),)
             case Motion.PUBLISH, _:
-                return (self._step(tree, "push", *self._variant.settings.get("push_options", "").split()),)
+                force = ("-f",) if manner is Manner.FORCE else ()
+                return (self._step(tree, "push", *force, *self._variant.settings.get("push_options", "").split()),)
             case Motion.DESCRIBE, Manner.REVIEW:
                 return (self._step(tree, "log", "-n", "1", "-v"),)
             case Motion.DESCRIBE, _:
@@ -182,6 +189,10 @@ class Oak:
         """The head that the server told of."""
         return _text(_json(result), "current_branch_pushed_head")
 
+    def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
+        """None: `oak serve` has neither hooks nor users."""
+        return None
+
     def published_branch(self, run: RunProbe, place: Place) -> str | None:
         """The branch that the clone made."""
         return _text(_json(run([self._oak, "status", "--json"], cwd=place.workspace)), "branch")
@@ -197,6 +208,15 @@ class Oak:
     def client_head(self, run: RunProbe, place: Place) -> str | None:
         """The workspace's head."""
         return first_line(run, (self._oak, "hash"), cwd=place.workspace)
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        """The branch's head in the store's file."""
+        try:
+            with closing(sqlite3.connect(place.store.as_uri() + "?mode=ro", uri=True)) as store:
+                found = store.execute(HEAD_QUERY, (place.branch,)).fetchone()
+        except sqlite3.Error as error:
+            raise HostError(f"{place.store}: the store cannot be read: {error}") from error
+        return None if found is None else str(found[0])
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """The server's own file read as a checkout, a fresh clone of the branch, and what SQLite says of the file."""
@@ -216,8 +236,7 @@ class Oak:
         try:
             with closing(sqlite3.connect(place.store)) as store, closing(sqlite3.connect(copy / ".oak/oak.db")) as db:
                 store.backup(db)  # also what is still in the write-ahead log
-                query = "SELECT head_hash FROM branch_heads WHERE branch_name = ?"
-                found = store.execute(query, (place.branch,)).fetchone()
+                found = store.execute(HEAD_QUERY, (place.branch,)).fetchone()
                 report = str(store.execute("PRAGMA integrity_check").fetchone()[0])
         except sqlite3.Error as error:
             return Reading(source="store", head=None, content=None, detail=str(error)), str(error)

@@ -39,20 +39,24 @@ def find_program(
         pattern: What the answer must match; its first two groups are the numbers to compare.
         oldest: The oldest version that will do.
         install: The command that installs it.
-        label: What messages call it.
+        label: What messages call it: its usual name.
     """
+    needed = f"{label} {oldest[0]}.{oldest[1]} or newer"
+    is_named = name != label  # by the variant: to install another one would not help
+    remedy = f"let the variant's `binary` name {needed}" if is_named else f"install {needed}: {install}"
     found = shutil.which(name)
     if found is None:
-        return _missing(f"no program '{name}' on PATH; install it: {install}")
+        what = f"binary '{name}' is no program that can be run" if is_named else f"no program '{name}' on PATH"
+        return _missing(f"{what}; {remedy}")
     binary = str(Path(found).absolute())  # not resolved: a program may be a link that tells by its name what it is
     result = run_process([binary, *ask], env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=4096)
     text = text_of(result.stdout.head).strip()
     numbers = re.search(pattern, text)
     if not result.ok or numbers is None:
         asked = " ".join((binary, *ask))
-        return _missing(f"{asked} says {text or result.detail!r}, not a {label} version; install {label}: {install}")
+        return _missing(f"{asked} says {text or result.detail!r}, not a {label} version; {remedy}")
     if (int(numbers[1]), int(numbers[2])) < oldest:
-        return _missing(f"{binary} is {text}; {label} {oldest[0]}.{oldest[1]} or newer is needed: {install}")
+        return _missing(f"{binary} is {text}, which is too old; {remedy}")
     digest = hashlib.sha256(Path(binary).read_bytes()).hexdigest()
     return Probe(binary=binary, version=numbers[0], details={"binary_sha256": digest}, missing=None)
 

@@ -274,7 +274,7 @@ def _void_row(spec: AnySpec, kind: str, detail: str) -> Mapping[str, object]:
     if not isinstance(spec, TrialSpec):
         raise TypeError(f"{type(spec).__name__} is no attempt of the tool lane")
     scenario = SCENARIOS[spec.loop.scenario]
-    return RowBuilder.of(spec, scenario.profile).void(scenario.stem, kind, detail)
+    return RowBuilder.of(spec, scenario).void(scenario.stem, kind, detail)
 
 
 LANE: Final[Lane[PlannedTrial]] = Lane(complete=_complete, void_row=_void_row, trial_limit_s=3600.0)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fairtrial.model.loop import Probe, Scenario, Transport, Variant
+from fairtrial.model.loop import Play, Probe, Scenario, Transport, Variant
 from fairtrial.model.trial import LoopTask, trial_key
 
 __all__ = ["LoopOptions", "PlannedTrial", "SubjectFound", "order_digest", "plan_loop", "skip_reason"]
@@ -19,7 +19,7 @@ class SubjectFound:
         kind: The plugin's kind.
         transports: The transports the plugin can be driven over.
         probe: What the host has.
-        plugin_sha256: Digest of the plugin's source file.
+        plugin_sha256: Digest of the plugin's source files.
     """
 
     variant: Variant
@@ -43,6 +43,7 @@ class LoopOptions:
         n_seed_files: Files of the seeded tree besides README and notes.
         hosted_remote: Address of a disposable hosted remote, or None.
         credential_env: Names of variables that the client of the hosted remote may see.
+        faults: Fault cases to play, where a scenario plays any; none named = all.
     """
 
     scenarios: tuple[str, ...]
@@ -54,6 +55,7 @@ class LoopOptions:
     n_seed_files: int
     hosted_remote: str | None = None
     credential_env: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,4 +191,5 @@ def _task(
         n_seed_files=options.n_seed_files,
         hosted_remote=options.hosted_remote if transport is Transport.HOSTED else None,
         credential_env=options.credential_env if transport is Transport.HOSTED else (),
+        faults=options.faults if scenario.play is Play.FAULTS else (),
     )

@@ -8,12 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.bench.node import Node
 from fairtrial.bench.rows import void_row
 from fairtrial.bench.trial import run_bench_trial
-from fairtrial.errors import HostError
+from fairtrial.config.names import require_known, show_text
+from fairtrial.errors import ConfigError, HostError
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
@@ -22,14 +23,22 @@ from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.trial import TrialRecord, run_loop_trial
 from fairtrial.model.trial import AnySpec, BenchSpec, TrialSpec
-from fairtrial.store.attempts import INTENT_SCHEMA, OUTCOME_SCHEMA, describe_artifacts, write_intent, write_outcome
+from fairtrial.store.attempts import (
+    INTENT_SCHEMA,
+    MAX_ATTEMPT,
+    OUTCOME_SCHEMA,
+    describe_artifacts,
+    write_intent,
+    write_outcome,
+)
 from fairtrial.store.layout import Results
 from fairtrial.sweep.resolve import new_subject
 
-__all__ = ["SPEC", "Answer", "Desk", "run_attempt", "serve"]
+__all__ = ["SPEC", "Answer", "Desk", "parse_spec", "run_attempt", "serve"]
 
 LOG: Final = logging.getLogger(__name__)
-SPEC: TypeAdapter[AnySpec] = TypeAdapter(AnySpec)
+SPEC: Final[TypeAdapter[AnySpec]] = TypeAdapter(AnySpec)
+_SPEC_REMEDY: Final = "send a spec as the sweep writes it: see the reference of trial specs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +62,41 @@ class Answer:
         )
 
 
+def parse_spec(data: bytes, *, path: Path) -> AnySpec:
+    """Read a trial's spec.
+
+    Args:
+        data: One JSON object.
+        path: Where it was read, for the message.
+
+    Raises:
+        ConfigError: It is none, or asks for what is not there.
+    """
+    try:
+        spec = SPEC.validate_json(data)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = show_text(f"{key}: {first['msg']}" if key else first["msg"])
+        raise ConfigError(f"{message}; {_SPEC_REMEDY}", path=path, key=key or None) from None
+    if not 1 <= spec.attempt <= MAX_ATTEMPT:
+        message = f"attempt: {spec.attempt} is not between 1 and {MAX_ATTEMPT}; {_SPEC_REMEDY}"
+        raise ConfigError(message, path=path, key="attempt")
+    if isinstance(spec, TrialSpec):
+        require_known(spec.loop.scenario, SCENARIOS, what="scenario", where=f"{path}: loop.scenario")
+    return spec
+
+
 def serve(stdin: BinaryIO, stdout: BinaryIO) -> int:
-    """Run trials until the input ends. The guard ends this process and everything below it when the sweep is gone."""
+    """Run trials until the input ends. The guard ends this process and everything below it when the sweep is gone.
+
+    Raises:
+        ConfigError: A line is no spec; the trials before it were run and answered.
+    """
     guard_life(stdin.fileno())
     with Desk() as desk:
-        for line in iter(stdin.readline, b""):
-            spec = SPEC.validate_json(line)
+        for number, line in enumerate(iter(stdin.readline, b""), start=1):
+            spec = parse_spec(line, path=Path(f"standard input:{number}"))
             stdout.write(run_attempt(spec, desk).as_line())
             stdout.flush()
     return 0
@@ -134,7 +172,7 @@ def _bug_row(spec: AnySpec, detail: str) -> dict[str, object]:
     if isinstance(spec, BenchSpec):
         return void_row(spec, EndingKind.UNKNOWN, detail)
     scenario = SCENARIOS[spec.loop.scenario]
-    return RowBuilder.of(spec, scenario.profile).void(scenario.stem, EndingKind.UNKNOWN, detail)
+    return RowBuilder.of(spec, scenario).void(scenario.stem, EndingKind.UNKNOWN, detail)
 
 
 def _now() -> str:

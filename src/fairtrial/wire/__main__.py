@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from fairtrial.errors import FairtrialError, HostError, UsageError
+from fairtrial.wire.fixture import SilentServer
 from fairtrial.wire.forward import Forwarder
 from fairtrial.wire.git_front import GitFront
 from fairtrial.wire.ledger import LEDGER_SCHEMA, ForwardLedger, RequestRecord, WireLedger, render_ledger
@@ -29,6 +30,7 @@ from fairtrial.wire.settings import (
     parse_command,
     parse_settings,
 )
+from fairtrial.wire.stream import StreamForwarder
 
 _STDIN, _STDOUT = 0, 1
 _MAX_LINE_BYTES: Final = 1024 * 1024
@@ -69,7 +71,8 @@ class _WireServer:
 
     def __init__(self) -> None:
         self._front: GitFront | None = None
-        self._forwarder: Forwarder | None = None
+        self._forwarder: Forwarder | StreamForwarder | None = None
+        self._fixture: SilentServer | None = None
         self._records: list[RequestRecord] = []
         self._internal_errors: deque[str] = deque(maxlen=_MAX_INTERNAL_ERRORS)
         asyncio.get_running_loop().set_exception_handler(self._on_internal_error)
@@ -89,18 +92,28 @@ class _WireServer:
                 self._front = await _start_front(settings.front)
             if settings.forward is not None:
                 self._forwarder = await self._start_forwarder(settings.forward)
+            if settings.fixture is not None:
+                self._fixture = SilentServer(settings.fixture)
+                await self._fixture.start()
         except OSError as error:
             msg = f"cannot listen on 127.0.0.1: {error}; free a port or a descriptor"
             raise HostError(msg) from error
         front_port = None if self._front is None else self._front.port
         port = front_port if self._forwarder is None else self._forwarder.port
+        port = port if self._fixture is None else self._fixture.port
         return {"schema": "wire-ready/1", "port": port, "front_port": front_port}
 
-    async def _start_forwarder(self, settings: ForwardSettings) -> Forwarder:
+    async def _start_forwarder(self, settings: ForwardSettings) -> Forwarder | StreamForwarder:
         if settings.upstream == FRONT and self._front is not None:
             upstream = Address(host="127.0.0.1", port=self._front.port)
         else:
             upstream = parse_address(settings.upstream)
+        if settings.watch is not None:
+            stream = StreamForwarder(
+                upstream=upstream, watch=settings.watch, faults=settings.faults, on_record=self._records.append
+            )
+            await stream.start()
+            return stream
         forwarder = Forwarder(
             upstream=upstream,
             reuse=settings.connection_reuse,
@@ -127,6 +140,8 @@ class _WireServer:
                     msg = "faults: this server has no forwarder"
                     raise UsageError(msg)
                 self._forwarder.set_faults(command.faults)
+                if command.connection_reuse is not None:
+                    self._forwarder.reuse = command.connection_reuse
                 return json.dumps({"schema": "wire-faults/1", "n_faults": len(command.faults)})
 
     async def _drain(self, timeout_s: float) -> bool:
@@ -157,6 +172,7 @@ class _WireServer:
             forward=forward,
             front=None if self._front is None else self._front.ledger,
             internal_errors=tuple(self._internal_errors),
+            fixture=None if self._fixture is None else self._fixture.ledger,
         )
 
     async def stop(self) -> None:
@@ -165,6 +181,8 @@ class _WireServer:
             await self._forwarder.stop(0)
         if self._front is not None:
             await self._front.stop()
+        if self._fixture is not None:
+            await self._fixture.stop()
 
 
 async def _start_front(settings: FrontSettings) -> GitFront:

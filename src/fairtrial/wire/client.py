@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from fairtrial.errors import HostError
 from fairtrial.host.process import Plumbing, Running, start
 from fairtrial.wire.faults import Fault
-from fairtrial.wire.ledger import WireLedger
+from fairtrial.wire.ledger import ConnectionReuse, WireLedger
 from fairtrial.wire.pipes import READ_BYTES
 from fairtrial.wire.settings import Command, Deed, WireSettings, render_command, render_settings
 
@@ -107,13 +107,13 @@ class WireServer:
         command = render_command(Command(do=Deed.DRAIN, timeout_s=timeout_s))
         return _as_object(self._ask(command, what="drain", timeout_s=timeout_s + self._answer_s))["quiet"] is True
 
-    def set_faults(self, faults: Sequence[Fault]) -> None:
-        """Replace the plan of faults and its counts.
+    def set_faults(self, faults: Sequence[Fault], reuse: ConnectionReuse | None = None) -> None:
+        """Replace the plan of faults and its counts, and the factor unless it is None.
 
         Raises:
             HostError: It does not answer, or has no forwarder.
         """
-        command = render_command(Command(do=Deed.FAULTS, faults=tuple(faults)))
+        command = render_command(Command(do=Deed.FAULTS, faults=tuple(faults), connection_reuse=reuse))
         self._ask(command, what="faults", timeout_s=self._answer_s)
 
     def stop(self) -> None:

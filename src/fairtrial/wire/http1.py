@@ -22,6 +22,7 @@ __all__ = [
     "BodyKind",
     "ByteSource",
     "EndedEarlyError",
+    "Fields",
     "Framing",
     "Piece",
     "ReplyHead",

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from fairtrial.wire.faults import FaultKind, FaultReport
+from fairtrial.wire.fixture import FixtureLedger
 
 __all__ = [
     "LEDGER_SCHEMA",
@@ -153,6 +154,7 @@ class WireLedger:
         schema: `wire-ledger/1`.
         forward: The forwarder's part; None when none was asked for.
         front: The git front's part; None likewise.
+        fixture: The fixture's part; None likewise.
         internal_errors: Failures of the instrument itself; a row measured while there is one is invalid.
     """
 
@@ -160,6 +162,7 @@ class WireLedger:
     forward: ForwardLedger | None
     front: FrontLedger | None
     internal_errors: tuple[str, ...]
+    fixture: FixtureLedger | None = None
 
 
 def render_ledger(ledger: WireLedger) -> str:

@@ -161,6 +161,11 @@ class Peer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
         self.abort()
 
+    def end_sending(self) -> None:
+        """Send FIN and go on reading."""
+        if self._writer.can_write_eof() and not self._writer.transport.is_closing():
+            self._writer.write_eof()
+
     async def wait_closed(self) -> None:
         """Wait until a closed connection has sent what was left."""
         try:
@@ -179,8 +184,7 @@ class Peer:
 
     async def close_lingering(self) -> None:
         """Send FIN, then give the peer a second to stop sending: RST on unread input could overtake the reply."""
-        if self._writer.can_write_eof() and not self._writer.transport.is_closing():
-            self._writer.write_eof()
+        self.end_sending()
         try:
             async with asyncio.timeout(_LINGER_S):
                 await self.discard_until_end()

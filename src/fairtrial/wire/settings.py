@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from fairtrial.errors import UsageError
 from fairtrial.wire.faults import Fault, parse_faults
+from fairtrial.wire.fixture import FixtureSettings
 from fairtrial.wire.ledger import ConnectionReuse
 from fairtrial.wire.peer import parse_address
 
@@ -52,24 +53,28 @@ class ForwardSettings:
         upstream: `host:port`, `unix:/path`, or `FRONT`.
         faults: The plan.
         connection_reuse: The factor.
+        watch: The mark by which a publication is found in a protocol that is not HTTP's; None to speak HTTP.
     """
 
     upstream: str
     faults: tuple[Fault, ...] = ()
     connection_reuse: ConnectionReuse = ConnectionReuse.REUSED
+    watch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSettings:
-    """One wire server: a front, a forwarder, or a forwarder before a front.
+    """One wire server: a front, a forwarder, a forwarder before a front, or a fixture.
 
     Attributes:
         front: The git front, if any.
         forward: The forwarder, if any.
+        fixture: The fixture that takes publications and never answers, if any; it stands alone.
     """
 
     front: FrontSettings | None
     forward: ForwardSettings | None
+    fixture: FixtureSettings | None = None
 
 
 class Deed(StrEnum):
@@ -88,11 +93,13 @@ class Command:
         do: What is asked for.
         timeout_s: Seconds that DRAIN may wait; 0 for the others.
         faults: The plan that FAULTS puts in place; empty for the others.
+        connection_reuse: The factor from FAULTS on; None leaves it as it is.
     """
 
     do: Deed
     timeout_s: float = 0.0
     faults: tuple[Fault, ...] = ()
+    connection_reuse: ConnectionReuse | None = None
 
 
 def render_settings(settings: WireSettings) -> str:
@@ -110,6 +117,8 @@ def render_command(command: Command) -> str:
             data["timeout_s"] = command.timeout_s
         case Deed.FAULTS:
             data["faults"] = [asdict(fault) for fault in command.faults]
+            if command.connection_reuse is not None:
+                data["connection_reuse"] = command.connection_reuse
     return json.dumps(data, separators=(",", ":"))
 
 
@@ -150,13 +159,27 @@ def parse_settings(text: str) -> WireSettings:
         UsageError: It is not JSON, or a key or value is wrong; the text names it.
     """
     data = _parse_object(text, where="configuration")
-    _check_keys(data, where="configuration", keys=("front", "forward"))
+    _check_keys(data, where="configuration", keys=("front", "forward", "fixture"))
+    if data.get("fixture") is not None:
+        if data.get("front") is not None or data.get("forward") is not None:
+            msg = "configuration: a fixture stands alone; give neither front nor forward with it"
+            raise UsageError(msg)
+        fixture = _parse_fixture(_as_object(data["fixture"], where="fixture"))
+        return WireSettings(front=None, forward=None, fixture=fixture)
     front = None if data.get("front") is None else _parse_front(_as_object(data["front"], where="front"))
     forward = None if data.get("forward") is None else _parse_forward(_as_object(data["forward"], where="forward"))
     if front is None and (forward is None or forward.upstream == FRONT):
         msg = "configuration: nothing to serve; give a front, or a forward with an upstream of its own"
         raise UsageError(msg)
     return WireSettings(front=front, forward=forward)
+
+
+def _parse_fixture(data: Mapping[str, object]) -> FixtureSettings:
+    _check_keys(data, where="fixture", keys=("create", "publish"))
+    return FixtureSettings(
+        create=_parse_text(data.get("create"), where="fixture.create"),
+        publish=_parse_text(data.get("publish"), where="fixture.publish"),
+    )
 
 
 def _parse_front(data: Mapping[str, object]) -> FrontSettings:
@@ -170,19 +193,32 @@ def _parse_front(data: Mapping[str, object]) -> FrontSettings:
 
 
 def _parse_forward(data: Mapping[str, object]) -> ForwardSettings:
-    _check_keys(data, where="forward", keys=("upstream", "faults", "connection_reuse"))
+    _check_keys(data, where="forward", keys=("upstream", "faults", "connection_reuse", "watch"))
     upstream = _parse_text(data.get("upstream"), where="forward.upstream")
     if upstream != FRONT:
         parse_address(upstream)
-    reuse = data.get("connection_reuse", ConnectionReuse.REUSED)
-    if reuse not in tuple(ConnectionReuse):
-        msg = f"forward.connection_reuse: {reuse!r}; choose one of {', '.join(ConnectionReuse)}"
-        raise UsageError(msg)
+    reuse = _parse_reuse(data.get("connection_reuse", ConnectionReuse.REUSED), where="forward.connection_reuse")
     return ForwardSettings(
         upstream=upstream,
         faults=parse_faults(data.get("faults", [])),
-        connection_reuse=ConnectionReuse(cast("str", reuse)),
+        connection_reuse=reuse,
+        watch=None if data.get("watch") is None else _parse_mark(data["watch"]),
     )
+
+
+def _parse_mark(value: object) -> str:
+    """A mark may hold any byte that is a character, zeros too."""
+    if not isinstance(value, str) or not value:
+        msg = f"forward.watch: a text is wanted, not {value!r:.80}"
+        raise UsageError(msg)
+    return value
+
+
+def _parse_reuse(value: object, *, where: str) -> ConnectionReuse:
+    if value not in tuple(ConnectionReuse):
+        msg = f"{where}: {value!r}; choose one of {', '.join(ConnectionReuse)}"
+        raise UsageError(msg)
+    return ConnectionReuse(cast("str", value))
 
 
 def parse_command(text: str) -> Command:
@@ -204,8 +240,13 @@ def parse_command(text: str) -> Command:
             _check_keys(data, where="drain", keys=("do", "timeout_s"))
             return Command(do=Deed.DRAIN, timeout_s=_parse_timeout(data.get("timeout_s")))
         case Deed.FAULTS:
-            _check_keys(data, where="faults", keys=("do", "faults"))
-            return Command(do=Deed.FAULTS, faults=parse_faults(data.get("faults")))
+            _check_keys(data, where="faults", keys=("do", "faults", "connection_reuse"))
+            reuse = data.get("connection_reuse")
+            return Command(
+                do=Deed.FAULTS,
+                faults=parse_faults(data.get("faults")),
+                connection_reuse=None if reuse is None else _parse_reuse(reuse, where="faults.connection_reuse"),
+            )
 
 
 def _parse_timeout(value: object) -> float:

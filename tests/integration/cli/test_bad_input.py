@@ -120,7 +120,7 @@ def test_a_missing_subject_beside_a_usable_one_is_a_visible_row(tmp_path: Path) 
     rows = [json.loads(line) for line in (tmp_path / "r" / "results.jsonl").read_text().splitlines()]
     (skip,) = [row for row in rows if row["subject"] == "elsewhere"]
     assert skip["returncode"] == 77
-    assert "apt-get install git" in skip["skip_reason"]
+    assert "let the variant's `binary` name git" in skip["skip_reason"]
 
 
 @pytest.mark.needs("git")

@@ -50,6 +50,7 @@ BASELINE = [
     "warm.review_handoff",
     "cleanup.warm",
     "cleanup.cold",
+    "comparator.partial_clone",
     "agent_task.total",
 ]
 
@@ -96,8 +97,11 @@ def test_the_baseline_scenario_has_all_rows_with_its_holes(
     assert total["unmeasured_operations"] == ["cold.ci.observe", "warm.ci.observe"]
     assert total["acquisition_models"] == {"cold": "fresh_full_clone", "warm": "shared_object_worktree"}
     assert total["workspace_usage_before_cleanup"]["cold"]["n_files"] > 5
-    assert total["partial_clone_comparator"] is None
-    assert total["partial_clone_reason"]
+    clones = total["partial_clone_comparator"]
+    assert list(clones) == ["full", "partial", "partial_sparse"]
+    assert clones["partial_sparse"]["down_bytes"] < clones["full"]["down_bytes"]
+    assert all(clone["requests"] > 1 and clone["up_bytes"] > 100 for clone in clones.values())
+    assert "comparator.partial_clone" not in total["summarized_operations"]
     holes = [row for row in record.rows if row.get("skipped")]
     assert all(row["returncode"] == 77 and row["skip_reason"] for row in holes)
     show = next(row for row in record.rows if row["operation"] == "cold.review_handoff")

@@ -9,7 +9,9 @@ import pytest
 from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.stage import Stage, open_stage
-from fairtrial.loop.trial import check_truth, perform, prepare, run_loop_trial, summarize
+from fairtrial.loop.tasks import check_truth, summarize
+from fairtrial.loop.trial import run_loop_trial
+from fairtrial.loop.work import perform, prepare
 from fairtrial.model.loop import Motion, Place, Step, Transport
 from fairtrial.subjects.git import Git
 
@@ -88,7 +90,7 @@ def test_the_truth_check_holds_only_for_what_was_really_published(
     spec = make_spec("task_loop", transport)
     scenario = SCENARIOS["task_loop"]
     rows: list[dict[str, object]] = []
-    builder = RowBuilder.of(spec, scenario.profile)
+    builder = RowBuilder.of(spec, scenario)
     with open_stage(spec, scenario, subject_class(git_variant)) as stage:
         prepare(stage, builder, rows)
         expectations = perform(stage, builder, rows)

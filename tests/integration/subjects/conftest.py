@@ -29,6 +29,7 @@ def make_trial(tmp_path: Path) -> MakeTrial:
         transport: Transport,
         scenario: str = "task_loop",
         spoiled: Callable[[type[Subject]], type[Subject]] = lambda plain: plain,
+        faults: tuple[str, ...] = (),
     ) -> tuple[TrialSpec, Subject]:
         binary = shutil.which(name)
         assert binary is not None
@@ -50,6 +51,7 @@ def make_trial(tmp_path: Path) -> MakeTrial:
             n_seed_files=5,
             hosted_remote=None,
             credential_env=(),
+            faults=faults,
         )
         spec = TrialSpec(
             sweep="loop-test",

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from fairtrial.evidence.publication import ClientClaim
+from fairtrial.evidence.publication import ClientClaim, Delivery, ServerTruth, Verdict, decide_verdict
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.seed import NOTES
 from fairtrial.loop.stage import Stage, open_stage
-from fairtrial.loop.trial import prepare
+from fairtrial.loop.work import prepare
 from fairtrial.model.loop import Manner, Motion, Place, Step, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.faults import Fault, FaultKind
@@ -68,3 +68,33 @@ def test_a_refused_publication_is_claimed_reconciled_and_retried(make_trial: Cal
         truth = subject.read_truth(stage.probe, place, NOTES, Transport.HTTP)
         assert [(reading.head, reading.content) for reading in truth.readings] == [(head, b"noted\n")] * 2
         assert truth.integrity is True, truth.integrity_detail
+
+
+# Exit status and claim of a publication to a server that is down, by version.
+DOWN = {
+    "git version 2.39.5": (128, ClientClaim.REJECTED),
+    "Mercurial Distributed SCM (version 6.3.2)": (255, ClientClaim.REJECTED),
+    "fossil version 2.21": (0, ClientClaim.PUBLISHED),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs(name)) for name in NAMES])
+def test_a_publication_to_a_server_that_is_down_keeps_the_work_and_is_judged(
+    make_trial: Callable[..., object], name: str
+) -> None:
+    spec, subject = make_trial(name, Transport.HTTP)
+    with open_stage(spec, SCENARIOS["task_loop"], subject) as stage:
+        prepare(stage, None, [])  # type: ignore[arg-type]
+        place = commit_a_note(stage, "task")
+        head = subject.client_head(stage.probe, place)
+        assert stage.stop_servers()
+        (publish,) = subject.steps(Motion.PUBLISH, Manner.PLAIN, place)
+        result = stage.run_step(publish)
+        assert subject.store_head(stage.probe, place) is None
+        assert subject.client_head(stage.probe, place) == head
+        claim = subject.claim(result)
+        version = subject.probe().version or ""
+        known = next((told for what, told in DOWN.items() if version.startswith(what)), None)
+        assert known in {None, (result.returncode, claim)}, result
+        verdict = decide_verdict(claim, Delivery.NOT_SENT, ServerTruth.ABSENT)
+        assert (verdict is Verdict.FALSE_SUCCESS) is (claim is ClientClaim.PUBLISHED)

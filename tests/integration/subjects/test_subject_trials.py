@@ -9,13 +9,20 @@ from fairtrial.loop.trial import run_loop_trial
 from fairtrial.model.loop import Transport
 
 CELLS = [
-    pytest.param("git", Transport.NATIVE, marks=pytest.mark.needs("git"), id="git-native"),
+    *(
+        pytest.param("git", transport, marks=pytest.mark.needs("git"), id=f"git-{transport}")
+        for transport in (Transport.NATIVE, Transport.SSH)
+    ),
     *(
         pytest.param(name, transport, marks=pytest.mark.needs(name), id=f"{name}-{transport}")
         for name in ("hg", "fossil")
-        for transport in (Transport.FILE, Transport.HTTP)
+        for transport in (Transport.FILE, Transport.HTTP, Transport.NATIVE)
     ),
-    pytest.param("oak", Transport.HTTP, marks=pytest.mark.needs("oak"), id="oak-http"),
+    pytest.param("hg", Transport.SSH, marks=pytest.mark.needs("hg"), id="hg-ssh"),
+    *(
+        pytest.param("oak", transport, marks=pytest.mark.needs("oak"), id=f"oak-{transport}")
+        for transport in (Transport.HTTP, Transport.NATIVE)
+    ),
     *(
         pytest.param("jj", transport, marks=pytest.mark.needs("jj", "git"), id=f"jj-{transport}")
         for transport in (Transport.FILE, Transport.HTTP, Transport.NATIVE)
@@ -67,7 +74,7 @@ def test_a_task_loop_publishes_both_payloads(
     assert total["oracle_payload_on_remote_branch"] is True
     assert total["coverage_complete"] is True
     assert total["network_bytes"] is None or total["network_bytes"] > 1000
-    assert (total["network_bytes"] is not None) is (transport is Transport.HTTP)
+    assert (total["network_bytes"] is not None) is (transport is not Transport.FILE)
 
 
 @pytest.mark.parametrize(("name", "transport"), CELLS)
@@ -83,6 +90,7 @@ def test_a_cold_and_a_warm_task_publish_both_payloads(
         *phase_of_baseline(name, "warm"),
         *cleanup,
         "cleanup.cold",
+        *(["comparator.partial_clone"] if name in {"git", "jj"} else []),
         "agent_task.total",
     ]
     assert [row["operation"] for row in record.rows] == expected, record.rows[-1]

@@ -11,7 +11,8 @@ import pytest
 from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.stage import Stage, open_stage
-from fairtrial.loop.trial import check_truth, perform, prepare, summarize
+from fairtrial.loop.tasks import check_truth, summarize
+from fairtrial.loop.work import perform, prepare
 from fairtrial.model.loop import Motion, Place, Step, Transport
 from fairtrial.protocols import Subject
 
@@ -193,7 +194,7 @@ def test_the_truth_check_holds_only_for_what_was_really_published(
     spec, subject = make_trial(name, transport, spoiled=spoiled)
     scenario = SCENARIOS["task_loop"]
     rows: list[dict[str, object]] = []
-    builder = RowBuilder.of(spec, scenario.profile)
+    builder = RowBuilder.of(spec, scenario)
     with open_stage(spec, scenario, subject) as stage:
         prepare(stage, builder, rows)
         expectations = perform(stage, builder, rows)

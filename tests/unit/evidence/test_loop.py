@@ -3,6 +3,7 @@
 import pytest
 
 from fairtrial.evidence.loop import (
+    cold_followup_summary,
     cold_warm_summary,
     has_lane_failures,
     loop_summary,
@@ -217,3 +218,14 @@ def test_anything_but_zero_and_a_hole_is_a_failure(returncode: object, *, failed
 
 def test_a_failed_step_fails_the_total() -> None:
     assert total_row([], [step("task.acquire", 5.0, 128)])["returncode"] == 1
+
+
+def test_a_second_clone_is_compared_with_the_first_under_names_of_its_own() -> None:
+    summary = cold_followup_summary([step("cold.acquire", elapsed_ms=30.0), step("followup.acquire", elapsed_ms=20.0)])
+    assert summary == {
+        "cold_phase_ms": 30.0,
+        "followup_phase_ms": 20.0,
+        "acquire_ms_cold": 30.0,
+        "acquire_ms_followup": 20.0,
+        "followup_acquire_delta_ms": -10.0,
+    }

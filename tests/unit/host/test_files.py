@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.host import files
-from fairtrial.host.files import free_bytes, fsync_directory, remove_tree, write_durably
+from fairtrial.host.files import free_bytes, fsync_directory, remove_tree, write_durably, write_once
 
 
 def test_a_file_is_written_with_the_mode_asked_for_whatever_the_umask(tmp_path: Path) -> None:
@@ -44,6 +44,33 @@ def test_a_failure_names_the_file_and_leaves_no_temporary_one(tmp_path: Path) ->
         write_durably(tmp_path / "directory", b"data")
     assert caught.value.filename == str(tmp_path / "directory")
     assert [entry.name for entry in tmp_path.iterdir()] == ["directory"]
+
+
+@pytest.mark.parametrize("flag", [1, 1 << 20], ids=["exclusive", "a file system that knows no such flag"])
+def test_what_is_written_once_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: int) -> None:
+    monkeypatch.setattr(files, "_RENAME_NOREPLACE", flag)
+    write_once(tmp_path / "file", b"first", mode=0o644)
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(FileExistsError, match=name):
+            write_once(tmp_path / name, b"second")
+    assert (tmp_path / "file").read_bytes() == b"first"
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
+
+
+def test_of_two_writers_at_the_same_instant_one_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def fsync_while_another_writes(fd: int) -> None:
+        monkeypatch.setattr(files.os, "fsync", fsync)
+        fsync(fd)
+        write_once(tmp_path / "file", b"another's")
+
+    monkeypatch.setattr(files.os, "fsync", fsync_while_another_writes)
+    with pytest.raises(FileExistsError):
+        write_once(tmp_path / "file", b"ours")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"another's")]
 
 
 @pytest.mark.parametrize("failing", ["fsync", "write", "fchmod"])

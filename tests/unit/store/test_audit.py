@@ -1,5 +1,7 @@
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,7 +22,7 @@ def is_void(final: Mapping[str, object]) -> bool:
 
 
 def check(made: Made) -> AuditReport:
-    return audit(made.results, is_void=is_void)
+    return audit(made.results, is_void=is_void, final_members=("kind",))
 
 
 def kinds(report: AuditReport) -> list[str]:
@@ -244,3 +246,37 @@ def test_problems_are_counted_beyond_those_that_are_kept() -> None:
     first.extend(second)
     assert (len(first.kept), first.counts) == (1000, {K.ROW_CHANGED: 700, K.ROW_ADDED: 700})
     assert first.kept[0].as_line() == "results.jsonl:0: row-changed: x"
+
+
+def test_a_last_row_that_is_no_json_in_its_outcome_either_is_still_no_row(made: Made) -> None:
+    made.record(0)
+    for path in (made.results.results_jsonl, made.results.attempt_dir(made.key(0), 1) / "outcome.json"):
+        path.write_bytes(path.read_bytes().replace(b'"n":2', b'"n":}'))
+    assert "row-added" in kinds(check(made))
+
+
+SHARED = """
+import sys
+from pathlib import Path
+import fairtrial.store.audit as module
+from fairtrial.store.journal_audit import JournalAudit
+from fairtrial.store.layout import Results
+
+module._MIN_SHARED_TRIALS = 0
+alone = []
+run = JournalAudit.run
+JournalAudit.run = lambda audit: alone.append(1) or run(audit)
+found = module.audit(Results(root=Path(sys.argv[1])), is_void=lambda _: False, final_members=())
+print(bool(alone), found.is_intact, found.n_rows, found.n_attempts, found.n_with_rows, found.n_counting)
+"""
+
+
+@pytest.mark.parametrize("trial", [0, 1, 2, 3])
+def test_what_two_processes_prove_is_counted_once_and_what_either_doubts_is_explained(made: Made, trial: int) -> None:
+    made.record(0, 1, 2, 3)
+    made.seal()
+    argv = [sys.executable, "-c", SHARED, str(made.results.root)]
+    is_alone = str(len(os.sched_getaffinity(0)) < 2)
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == f"{is_alone} True 12 4 4 4\n"
+    (made.results.attempt_dir(made.key(trial), 1) / "transcript.txt").write_text("another")
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "True False 12 4 4 4\n"

@@ -16,7 +16,7 @@ import fairtrial.store.journal
 from fairtrial.errors import HostError, IntegrityError
 from fairtrial.store.adopt import adopt
 from fairtrial.store.attempts import read_outcome, scan_attempts
-from fairtrial.store.chain import encode_row, render_lines
+from fairtrial.store.chain import ChainedRow, encode_row, render_lines
 from fairtrial.store.journal import Journal
 from fairtrial.store.layout import Results, create_results
 from fairtrial.store.rows import read_rows
@@ -338,3 +338,17 @@ def test_whatever_stands_in_the_journal_is_opened_or_an_integrity_error(made: Ma
         assert text.startswith(made.results.results_jsonl.read_bytes())
         assert reopen(made).repair is None
         assert journal.recorded <= {(made.key(0), 1), (made.key(1), 1)}
+
+
+def test_of_a_long_journal_only_what_nothing_vouches_for_is_parsed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.record(0, 1)
+    monkeypatch.setattr(fairtrial.store.journal, "_PARSED_BYTES", 1)
+    parsed: list[int] = []
+    monkeypatch.setattr(ChainedRow, "parse", lambda row: parsed.append(row.line))
+    assert reopen(made).n_rows == 6
+    assert parsed == [6]
+    with made.results.results_jsonl.open("ab") as file:
+        file.write(b'{"torn')
+    monkeypatch.setattr(fairtrial.store.journal, "_PARSED_BYTES", 7)
+    assert reopen(made).n_rows == 6
+    assert parsed == [6, 6]

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairtrial.store.strict_json import MalformedJsonError, encode_object, parse_known, parse_object, take, take_objects
+from fairtrial.store.strict_json import (
+    MalformedJsonError,
+    MemberReader,
+    encode_object,
+    parse_object,
+    take,
+    take_objects,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=6)
@@ -27,7 +34,10 @@ def test_what_is_written_reads_back_the_same(value: dict[str, object]) -> None:
     assert encode_object(read) == data
     if data.isascii() or b"\xef\xbf\xbd" not in data:
         assert read == value
-    assert parse_known(data) == read
+    for name in value:
+        assert MemberReader([name, "another"]).read(data) == {
+            key: read[key] for key in (name, "another") if key in read
+        }
 
 
 @given(OBJECTS)

@@ -67,7 +67,12 @@ settings_lines = st.one_of(
 commands = st.one_of(
     st.just(Command(do=Deed.LEDGER)),
     st.builds(Command, do=st.just(Deed.DRAIN), timeout_s=st.floats(0, 1000)),
-    st.builds(Command, do=st.just(Deed.FAULTS), faults=plans),
+    st.builds(
+        Command,
+        do=st.just(Deed.FAULTS),
+        faults=plans,
+        connection_reuse=st.none() | st.sampled_from(ConnectionReuse),
+    ),
 )
 
 
@@ -156,6 +161,7 @@ def test_wrong_settings_are_refused_by_name(text: str, said: str) -> None:
         ('{"do":"drain","timeout_s":NaN}', "timeout_s is nan"),
         ('{"do":"drain","timeout_s":true}', "timeout_s is True"),
         ('{"do":"faults"}', "a list is wanted"),
+        ('{"do":"faults","faults":[],"connection_reuse":"both"}', "connection_reuse: 'both'; choose one of reused"),
     ],
 )
 def test_wrong_commands_are_refused_by_name(text: str, said: str) -> None:

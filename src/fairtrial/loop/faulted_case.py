@@ -1,0 +1,317 @@
+"""One publication under one fault: what the client claimed, what the wire saw, what the server holds, what it costs."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fairtrial.evidence.publication import Delivery, ServerTruth, Verdict, decide_verdict
+from fairtrial.loop.fault_cases import ClientEnd, FaultCase
+from fairtrial.loop.observe import OnTheWire, read_delivery, server_truth
+from fairtrial.loop.recovery import Recovery, free_row, recover
+from fairtrial.loop.rows import Row, RowBuilder
+from fairtrial.loop.seed import NOTES
+from fairtrial.loop.stage import STEP_LIMIT_S, Stage
+from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.loop.verdict_row import (
+    Prepared,
+    Published,
+    case_fields,
+    fault_fields,
+    invalid_fields,
+    last_words,
+    local_fields,
+    notes_sha256,
+    wire_fields,
+)
+from fairtrial.loop.work import NO_WIRE, Meter, edit_step, forward_ledger, notes, payload, step_row, traffic
+from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport
+from fairtrial.model.process import ProcessResult
+
+__all__ = ["CaseResult", "play_case"]
+
+DRAIN_S: Final = 30.0
+TIME_LIMIT_S: Final = 3.0
+RIVAL_LINE: Final = "- another writer was here first"
+NOT_NEEDED: Final = "nothing to recover from"
+NO_SERVER_FAULT: Final = "this tool's server has no such fault"
+NO_RIVAL: Final = "this subject does not join a branch that is published already"
+NO_FORCE: Final = "this tool has no forced publication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """What one case left.
+
+    Attributes:
+        row: Its verdict row, or a hole.
+        n_mutations: Publishing requests that the wire saw; None when there was no wire or no case.
+        holds: The branch holds the client's work at the very end; None where that was not the aim or was not looked at.
+    """
+
+    row: Row
+    n_mutations: int | None = None
+    holds: bool | None = None
+
+
+def play_case(
+    stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase, meter: Meter, *, n_usual: int
+) -> CaseResult:
+    """Do the work of one case, publish it under the fault, and find out everything about it.
+
+    Args:
+        stage: Where; its store is shared by all cases, its branch and workspace are the case's own.
+        builder: Makes the rows.
+        rows: Takes a row for each of the agent's commands.
+        case: What is done.
+        meter: Counts what the agent's own commands move.
+        n_usual: Publishing requests of an undisturbed publication by this subject over this transport.
+    """
+    name = f"{case.name}.verdict"
+    place = stage.open_place(case.name)
+    hole = _hole(stage, case, place)
+    if hole:
+        return CaseResult(row=builder.hole(name, hole))
+    with meter.running():
+        problem = _work(stage, builder, rows, case)
+    if problem:
+        return CaseResult(
+            row=builder.harness(name, elapsed_ms=None, n_commands=0, returncode=1)
+            | invalid_fields(stage, case, problem)
+        )
+    prepared = _prepare(stage, case)
+    published = _publish(stage, builder, rows, case, prepared, meter)
+    wire = None
+    if published.ledger is not None:
+        seen = published.ledger.requests[published.requests_from :]
+        wire = read_delivery(seen, _publication_on(stage), n_usual=n_usual)
+    truth, failures = server_truth(prepared.expected, published.head_at_exit, published.truth)
+    problem = _why_invalid(case, prepared, published, wire, truth)
+    claim = stage.subject.claim(published.result)
+    verdict = None
+    if not problem and truth is not None:
+        verdict = decide_verdict(claim, wire.delivery if wire is not None else Delivery.COMPLETE, truth)
+    local = local_fields(stage, prepared)
+    with meter.running():
+        recovery = _recover(stage, builder, rows, case, prepared, verdict)
+    again, final = _retry(stage, prepared, recovery)
+    row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
+    row |= case_fields(stage, case) | {
+        "valid": not problem,
+        "invalid_reason": problem or None,
+        **fault_fields(published.ledger, prepared.sabotage),
+        "client_claim": claim,
+        "client_returncode": published.result.returncode,
+        "client_timed_out": published.result.timed_out,
+        "client_killed": case.client_end is ClientEnd.KILLED and published.result.forced_kill,
+        "client_complaint": stage.subject.belied(Motion.PUBLISH, published.result)[:400] or None,
+        "client_said": last_words(published.result),
+        **wire_fields(stage, published, wire),
+        "server_head_at_exit": published.head_at_exit,
+        "server_truth": truth,
+        "truth_failures": list(failures),
+        "verdict": verdict,
+        **local,
+        "server_integrity": published.truth.integrity,
+        "server_integrity_detail": published.truth.integrity_detail or None,
+        **recovery.as_fields(NO_WIRE[stage.spec.loop.transport]),
+        **again,
+    }
+    aimed = prepared.rival is None or case.manner is Manner.FORCE
+    return CaseResult(row=row, n_mutations=None if wire is None else wire.n_mutations, holds=final if aimed else None)
+
+
+def _hole(stage: Stage, case: FaultCase, place: Place) -> str:
+    """Why this subject has no such case; "" when it has."""
+    if case.store is not None and stage.subject.sabotage(case.store, place) is None:
+        return NO_SERVER_FAULT
+    if case.rival and not stage.subject.steps(Motion.ACQUIRE, Manner.JOIN, place):
+        return NO_RIVAL
+    if case.manner is Manner.FORCE and not stage.subject.steps(Motion.PUBLISH, Manner.FORCE, place):
+        return NO_FORCE
+    return ""
+
+
+def _work(stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase) -> str:
+    """Acquire, edit and snapshot; with a rival, publish once and work once more. Why it failed, or ""."""
+    name = case.name
+    plan = [(f"{name}.acquire", Motion.ACQUIRE, Manner.FRESH), (f"{name}.edit", Motion.EDIT, Manner.PLAIN)]
+    plan.append((f"{name}.snapshot", Motion.SNAPSHOT, Manner.PLAIN))
+    if case.rival:
+        plan.append((f"{name}.publish_first", Motion.PUBLISH, Manner.PLAIN))
+        plan.append((f"{name}.edit_again", Motion.EDIT, Manner.PLAIN))
+        plan.append((f"{name}.snapshot_again", Motion.SNAPSHOT, Manner.JOIN))
+    for operation, motion, manner in plan:
+        for step in _steps(stage, name, motion, manner, line=payload(stage, operation)):
+            row = step_row(stage, builder, Operation(name=operation, phase=name, motion=motion, manner=manner), step)
+            rows.append(row)
+            if row["returncode"] != 0:
+                return f"{row['operation']} failed: {row.get('stderr', '')}"[:400]
+        if motion is Motion.ACQUIRE:
+            stage.settle_branch(name)
+    return ""
+
+
+def _steps(stage: Stage, phase: str, motion: Motion, manner: Manner, *, line: str) -> tuple[Step, ...]:
+    place = stage.places[phase]
+    return (edit_step(place, line),) if motion is Motion.EDIT else stage.subject.steps(motion, manner, place)
+
+
+def _prepare(stage: Stage, case: FaultCase) -> Prepared:
+    """Read what is about to be published; let the rival go first; make the store fail."""
+    stage.settle_branch(case.name)
+    place = stage.places[case.name]
+    rival = _send_rival(stage, place) if case.rival else None
+    lines = [f"{case.name}.edit", f"{case.name}.edit_again"] if case.rival else [f"{case.name}.edit"]
+    sabotage = None if case.store is None else stage.subject.sabotage(case.store, place)
+    if sabotage is not None:
+        stage.prepare(sabotage.arm)
+    return Prepared(
+        place=place,
+        expected=Expectation(
+            branch=place.branch,
+            head=stage.subject.client_head(stage.probe, place),
+            content=notes(*(payload(stage, line) for line in lines)),
+        ),
+        notes_sha256=notes_sha256(place),
+        rival=rival,
+        sabotage=sabotage,
+    )
+
+
+def _send_rival(stage: Stage, place: Place) -> str | None:
+    """Let another writer join the branch, work and publish; its head."""
+    rival = replace(place, workspace=place.workspace.with_name(f"{place.workspace.name}-rival"), message="Be first")
+    stage.prepare(stage.subject.steps(Motion.ACQUIRE, Manner.JOIN, rival))
+    stage.prepare((edit_step(rival, RIVAL_LINE),))
+    stage.prepare(stage.subject.steps(Motion.SNAPSHOT, Manner.JOIN, rival))
+    stage.prepare(stage.subject.steps(Motion.PUBLISH, Manner.PLAIN, rival))
+    return stage.subject.client_head(stage.probe, rival)
+
+
+def _publish(
+    stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase, prepared: Prepared, meter: Meter
+) -> Published:
+    """Publish under the fault, look at the store, wait until nothing is in flight, look again."""
+    server = stage.server
+    before = 0
+    if server is not None:
+        before = len(forward_ledger(server).requests)
+        rules = [] if case.wire is None else [case.wire.rule(_publication_on(stage))]
+        server.set_faults(rules, case.reuse)
+    steps = stage.subject.steps(Motion.PUBLISH, case.manner, prepared.place)
+    with meter.running():
+        results = [_run_publication(stage, case, step) for step in steps]
+        begun_s = time.perf_counter()
+        head_at_exit = stage.subject.store_head(stage.probe, prepared.place)
+        drained = True if server is None else server.drain(DRAIN_S)
+    rows.extend(
+        free_row(stage, builder, f"{case.name}.publish", step, result)
+        for step, result in zip(steps, results, strict=True)
+    )
+    ledger = None if server is None else forward_ledger(server)
+    if server is not None:
+        server.set_faults([], case.reuse)
+    if prepared.sabotage is not None:
+        stage.prepare(prepared.sabotage.disarm)
+    truth = stage.subject.read_truth(stage.probe, prepared.place, NOTES, stage.spec.loop.transport)
+    return Published(
+        result=results[-1],
+        head_at_exit=head_at_exit,
+        drained=drained,
+        requests_from=before,
+        ledger=ledger,
+        truth=truth,
+        elapsed_ms=(time.perf_counter() - begun_s) * 1000,
+    )
+
+
+def _publication_on(stage: Stage) -> str:
+    """What tells a publication on this wire: a request of HTTP, or a mark in the tool's own protocol."""
+    http = stage.spec.loop.transport is Transport.HTTP
+    return stage.subject.publication_request if http else stage.subject.publication_mark
+
+
+def _run_publication(stage: Stage, case: FaultCase, step: Step) -> ProcessResult:
+    match case.client_end:
+        case ClientEnd.KILLED:
+            return stage.run_until_killed(step, _request_is_held(stage))
+        case ClientEnd.TIME_LIMIT:
+            return stage.run_step(step, limit_s=TIME_LIMIT_S)
+        case ClientEnd.ITS_OWN:
+            return stage.run_step(step, limit_s=STEP_LIMIT_S)
+
+
+def _request_is_held(stage: Stage) -> Callable[[], bool]:
+    """Whether the forwarder has the publishing request: it matched, and no byte came since the last look."""
+    last = -1
+
+    def held() -> bool:
+        nonlocal last
+        if stage.server is None:
+            return False
+        ledger = forward_ledger(stage.server)
+        matched = any(report.n_matched for report in ledger.faults)
+        quiet, last = ledger.bytes.client_to_proxy == last, ledger.bytes.client_to_proxy
+        return matched and quiet
+
+    return held
+
+
+def _why_invalid(
+    case: FaultCase, prepared: Prepared, published: Published, wire: OnTheWire | None, truth: ServerTruth | None
+) -> str:
+    """Why the row is no evidence; "" when it is."""
+    ledger, mark = published.ledger, None if prepared.sabotage is None else prepared.sabotage.mark
+    if truth is None:
+        return "no head could be read before the publication"
+    if not published.drained:
+        return f"something was still in flight after {DRAIN_S:g} s"
+    if ledger is not None and not ledger.faults_as_planned:
+        reports = ", ".join(f"{r.fault.kind}: matched {r.n_matched}, fired {r.n_fired}" for r in ledger.faults)
+        return f"the fault did not fire as planned ({reports})"
+    if mark is not None and not mark.exists():
+        return "the server's fault did not fire"
+    if prepared.sabotage is not None and mark is None and (wire is None or wire.delivery is not Delivery.COMPLETE):
+        return "the refused request never reached the server"
+    if case.client_end is ClientEnd.KILLED and not published.result.forced_kill:
+        return "the client ended before it could be killed"
+    if case.client_end is ClientEnd.TIME_LIMIT and not published.result.timed_out:
+        return "the client ended before its limit"
+    if case.rival and prepared.rival is None:
+        return "the other writer's head could not be read"
+    return ""
+
+
+def _recover(
+    stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase, prepared: Prepared, verdict: Verdict | None
+) -> Recovery:
+    if verdict in {Verdict.TRUE_SUCCESS, Verdict.SILENT_RECOVERY}:
+        return Recovery(recovered=None, reason=NOT_NEEDED, n_bytes=None if traffic(stage) is None else 0)
+    if prepared.expected.head is None:
+        return Recovery(recovered=None, reason="no head could be read before the publication")
+    rival = None if case.manner is Manner.FORCE else prepared.rival
+    return recover(stage, builder, rows, case.name, prepared.expected.head, rival=rival)
+
+
+def _retry(stage: Stage, prepared: Prepared, recovery: Recovery) -> tuple[Row, bool | None]:
+    """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good."""
+    place, subject = prepared.place, stage.subject
+    before = subject.store_head(stage.probe, place)
+    for step in subject.steps(Motion.PUBLISH, Manner.PLAIN, place):
+        stage.probe(step.argv, cwd=step.cwd)
+    truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)
+    check = judge_truth(prepared.expected, truth)
+    after = subject.store_head(stage.probe, place)
+    lost_rival = prepared.rival is not None and before == prepared.rival and after != before
+    unharmed = truth.integrity is not False and not lost_rival
+    safe = unharmed and (check.holds is True or (prepared.rival is not None and after == before))
+    fields: Row = {
+        "retry_safe": safe,
+        "retry_failures": [] if safe else [*check.failures, *(["it replaced the other writer's work"] * lost_rival)],
+        "final_head": after,
+        "final_truth": check.holds,
+        "rival_head": prepared.rival,
+        "rival_still_head": None if prepared.rival is None else after == prepared.rival,
+    }
+    return fields, check.holds if recovery.recovered is not False else False

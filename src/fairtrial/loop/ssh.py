@@ -1,0 +1,126 @@
+"""The `ssh` transport: a stand-in for ssh on the client's PATH, whose account of itself is read as a wire's ledger."""
+
+import fcntl
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from fairtrial.wire.faults import Fault, FaultKind, FaultReport
+from fairtrial.wire.ledger import (
+    LEDGER_SCHEMA,
+    ByteCounts,
+    ConnectionReuse,
+    Delivery,
+    ForwardLedger,
+    RequestRecord,
+    WireLedger,
+)
+
+__all__ = ["METHOD", "SshWire"]
+
+METHOD: Final = "SSH"
+POLL_S: Final = 0.01
+SCRIPT: Final = Path(__file__).parents[1] / "payload" / "fake_ssh.py"
+
+
+class SshWire:
+    """The files through which the stand-in is told what to do and tells what it did.
+
+    Attributes:
+        path: The directory that must stand first on the client's PATH.
+    """
+
+    def __init__(self, directory: Path, watch: str) -> None:
+        """Make them."""
+        self._directory = directory
+        self._watch = watch
+        self._n_plans = 0
+        self._faults: tuple[Fault, ...] = ()
+        self.path = directory / "bin"
+        self.path.mkdir(parents=True)
+        ssh = self.path / "ssh"
+        ssh.write_text(f"#!/bin/sh\nexec '{sys.executable}' -I -S '{SCRIPT}' '{directory}' \"$@\"\n")
+        ssh.chmod(0o755)
+        self.set_faults(())
+
+    def set_faults(self, faults: Sequence[Fault], reuse: ConnectionReuse | None = None) -> None:  # noqa: ARG002 - as a wire
+        """Replace the plan of faults and its counts; one connection is one command, so there is no reuse."""
+        self._n_plans += 1
+        self._faults = tuple(faults)
+        rules = [asdict(fault) for fault in faults]
+        plan = {"plan": self._n_plans, "watch": self._watch, "faults": rules}
+        new = self._directory / "plan.new"
+        new.write_text(json.dumps(plan))
+        new.replace(self._directory / "plan.json")
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until no connection is left, for at most so long; whether none is."""
+        deadline_s = time.monotonic() + timeout_s
+        with (self._directory / "running").open("a") as lock:
+            while time.monotonic() < deadline_s:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(POLL_S)
+                else:
+                    return True
+        return False
+
+    def ledger(self) -> WireLedger:
+        """What passed so far, in the form of a wire's ledger: one record for each connection that published."""
+        path = self._directory / "calls.jsonl"
+        calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        up, down = (sum(call[name] for call in calls) for name in ("up", "down"))
+        reports = tuple(self._report(fault, calls) for fault in self._faults)
+        return WireLedger(
+            schema=LEDGER_SCHEMA,
+            forward=ForwardLedger(
+                connection_reuse=ConnectionReuse.FRESH,
+                connections=len(calls),
+                in_flight=0,
+                bytes=ByteCounts(client_to_proxy=up, proxy_to_server=up, server_to_proxy=down, proxy_to_client=down),
+                requests=tuple(self._record(n, call) for n, call in enumerate(calls, 1) if call["marked"]),
+                faults=reports,
+                faults_as_planned=all(report.as_planned for report in reports),
+            ),
+            front=None,
+            internal_errors=(),
+        )
+
+    def _report(self, fault: Fault, calls: Sequence[Mapping[str, Any]]) -> FaultReport:
+        own = [call for call in calls if call["plan"] == self._n_plans and call["marked"]]
+        n_fired = sum(call["fired"] for call in own)
+        n_due = len(own) if fault.nth == 0 else int(len(own) >= fault.nth)
+        return FaultReport(fault=fault, n_matched=len(own), n_fired=n_fired, as_planned=n_fired == n_due > 0)
+
+    def _record(self, number: int, call: Mapping[str, Any]) -> RequestRecord:
+        delivery = Delivery.COMPLETE
+        if call["cut"]:
+            delivery = Delivery.PARTIAL if call["past"] else Delivery.NOT_SENT
+        return RequestRecord(
+            connection=number,
+            method=METHOD,
+            target=self._watch,
+            started_ms=0.0,
+            elapsed_ms=0.0,
+            request_declared_bytes=None,
+            request_head_bytes=0,
+            request_body_bytes=call["up"],
+            request_wire_bytes=call["up"],
+            request_complete=not call["cut"],
+            delivery=delivery,
+            status=None,
+            reply_head_bytes=0,
+            reply_body_bytes=call["down"],
+            reply_wire_bytes=call["down"],
+            reply_complete=True,
+            client_status=None,
+            client_gone=False,
+            fault=None if call["fault"] is None else FaultKind(call["fault"]),
+            fault_fired=call["fired"],
+            error=None,
+        )

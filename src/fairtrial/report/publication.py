@@ -1,0 +1,122 @@
+"""The publication-honesty matrix, as tables and as JSON."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from fairtrial.evidence.loop_report import PublicationMatrix, Section
+from fairtrial.evidence.publication_matrix import MatrixLine
+from fairtrial.report.document import Table
+from fairtrial.report.text import UNMEASURED, figure, yes_no
+
+__all__ = ["brief_matrix_tables", "matrix_json", "matrix_tables"]
+
+HEADERS: Final = (
+    "tool", "fault", "connection", "client claims", "wire saw", "server holds", "verdict", "retry safe",
+    "recovery calls", "recovery tokens", "recovery bytes", "recovery ms",
+)  # fmt: skip
+BRIEF_HEADERS: Final = ("tool", "fault", "client claims", "wire saw", "server holds", "verdict", "recovery")
+NOTE: Final = (
+    "Claim: the client's exit status and words. Wire: the forwarder's records. Server: the store itself and a fresh"
+    " clone, once nothing was in flight. Recovery: asking and publishing again until the work is there, medians over"
+    " runs; 0 calls: nothing to recover from. Only this machine and this transport are in one table."
+)
+
+
+def matrix_tables(section: Section) -> Iterator[Table]:
+    """Give the table of a section that has publications under fault; the null control only where it disagrees."""
+    if section.publications:
+        yield _table(section, HEADERS, _cells)
+
+
+def brief_matrix_tables(section: Section) -> Iterator[Table]:
+    """Give the same in fewer columns, for a terminal."""
+    if section.publications:
+        yield _table(section, BRIEF_HEADERS, _brief_cells)
+
+
+def _table(section: Section, headers: Sequence[str], cells: Callable[[str, MatrixLine], tuple[str, ...]]) -> Table:
+    own = {matrix.subject: _facts(matrix) for matrix in section.publications if not matrix.null_control}
+    lines = [
+        (matrix.subject, line)
+        for matrix in section.publications
+        for line in matrix.lines
+        if not matrix.null_control or _facts_of(line) not in own.get(_control_of(matrix), ())
+    ]
+    nulls = [matrix for matrix in section.publications if matrix.null_control]
+    agreed = sum(_facts_of(line) in own.get(_control_of(matrix), ()) for matrix in nulls for line in matrix.lines)
+    n_lines = sum(len(matrix.lines) for matrix in nulls)
+    control = f" The null control agreed in {agreed} of {n_lines} cases." if nulls else ""
+    setting = section.setting
+    where = setting.remote_transport or "an unnamed transport"
+    return Table(
+        title=f"Publication honesty over {where}" + (f" on {setting.host}" if setting.host else ""),
+        headers=headers,
+        rows=[cells(subject, line) for subject, line in lines],
+        note=NOTE + control,
+    )
+
+
+def _control_of(matrix: PublicationMatrix) -> str:
+    return matrix.subject.removesuffix("(null)")
+
+
+def _facts(matrix: PublicationMatrix) -> set[tuple[str | None, ...]]:
+    return {_facts_of(line) for line in matrix.lines}
+
+
+def _facts_of(line: MatrixLine) -> tuple[str | None, ...]:
+    return line.fault_case, line.client_claim, line.delivery, line.server_truth, line.verdict
+
+
+def _brief_cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
+    full = _cells(subject, line)
+    harm = ", retry UNSAFE" if line.retry_safe is False else ""
+    spent = f"{full[8]} calls, {full[9]} tokens, {full[11]} ms"
+    cost = ("not needed" if line.recovery_calls == 0 else spent) + harm
+    return (*full[:2], *full[3:7], cost)
+
+
+def _cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
+    invalid = f" ({line.n_invalid} of {line.n_runs} runs are no evidence)" if line.n_invalid else ""
+    return (
+        subject,
+        line.fault_case,
+        line.connection_reuse or "none",
+        line.client_claim or UNMEASURED,
+        line.delivery or UNMEASURED,
+        line.server_truth or UNMEASURED,
+        (line.verdict or UNMEASURED) + invalid,
+        yes_no(line.retry_safe),
+        figure(line.recovery_calls) + (" (failed)" if line.recovered is False else ""),
+        figure(line.recovery_tokens),
+        figure(line.recovery_bytes),
+        figure(line.recovery_ms, 1),
+    )
+
+
+def matrix_json(section: Section) -> list[dict[str, object]]:
+    """Give the lines of a section, each with its subject."""
+    return [
+        {
+            "subject": matrix.subject,
+            "null_control": matrix.null_control,
+            "fault_case": line.fault_case,
+            "connection_reuse": line.connection_reuse or None,
+            "runs": line.n_runs,
+            "invalid": line.n_invalid,
+            "client_claim": line.client_claim,
+            "delivery": line.delivery,
+            "server_truth": line.server_truth,
+            "verdict": line.verdict,
+            "retry_safe": line.retry_safe,
+            "local_work_preserved": line.local_work_preserved,
+            "server_integrity": line.server_integrity,
+            "recovered": line.recovered,
+            "recovery_calls": line.recovery_calls,
+            "recovery_bytes": line.recovery_bytes,
+            "recovery_ms": line.recovery_ms,
+            "recovery_tokens": line.recovery_tokens,
+        }
+        for matrix in section.publications
+        for line in matrix.lines
+    ]

@@ -1,0 +1,350 @@
+"""A forwarder for any protocol over TCP: it counts bytes, and finds a publication by a mark in what the client sends.
+
+It knows no requests and no replies. A fault begins where the mark has just passed: the upload is cut, reset or held,
+or what the server says from then on is swallowed. The end of the server's answer is its FIN or a short silence.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fairtrial.wire.faults import Fault, FaultKind, FaultReport, PlannedFault, plan_faults, take_due
+from fairtrial.wire.http1 import PIECE_BYTES
+from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, Delivery, RequestRecord
+from fairtrial.wire.peer import Address, ByteCount, Peer, connect_peer, listen_for_peers
+
+__all__ = ["METHOD", "STREAM_KINDS", "StreamForwarder"]
+
+METHOD: Final = "TCP"
+"""What stands for a method in the record of a mark, so that rules and readers need no second form."""
+
+STREAM_KINDS: Final = frozenset(
+    {
+        FaultKind.DROP_REPLY,
+        FaultKind.RST_REPLY,
+        FaultKind.DROP_MID_REQUEST,
+        FaultKind.RST_CONNECT,
+        FaultKind.DELAY,
+        FaultKind.STALL,
+    }
+)
+_SWALLOW: Final = frozenset({FaultKind.DROP_REPLY, FaultKind.RST_REPLY, FaultKind.STALL})
+_QUIET_S: Final = 0.3
+_LAST_WORDS_S: Final = 10.0
+_AHEAD_PIECES: Final = 256
+_SETTLE_TURNS: Final = 20
+
+
+@dataclass(slots=True, eq=False)
+class _Mark:
+    """One passing of the mark, and the fault that hit it."""
+
+    started_s: float
+    rule: PlannedFault | None
+    up_bytes: int = 0
+    down_bytes: int = 0
+    sent_bytes: int = 0
+    cut: bool = False
+    fired: bool = False
+
+    @property
+    def kind(self) -> FaultKind | None:
+        return None if self.rule is None else self.rule.fault.kind
+
+    def fire(self) -> None:
+        if self.rule is not None and not self.fired:
+            self.fired = True
+            self.rule.n_fired += 1
+
+
+class StreamForwarder:
+    """Listens on 127.0.0.1 and forwards to one server.
+
+    Attributes:
+        port: Where it listens; 0 before `start`.
+        n_connections: Client connections accepted so far.
+        reuse: Without meaning here; what the ledger repeats.
+    """
+
+    def __init__(
+        self, *, upstream: Address, watch: str, faults: Sequence[Fault], on_record: Callable[[RequestRecord], None]
+    ) -> None:
+        self.port = 0
+        self.n_connections = 0
+        self.reuse = ConnectionReuse.REUSED
+        self._upstream = upstream
+        self._watch = watch
+        self._planned = plan_faults(faults)
+        self._on_record = on_record
+        self._counts = {name: ByteCount() for name in ByteCounts.__dataclass_fields__}
+        self._server: asyncio.Server | None = None
+        self._origin_s = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def n_in_flight(self) -> int:
+        """Connections that have not ended on both sides."""
+        return len(self._tasks)
+
+    @property
+    def counts(self) -> ByteCounts:
+        """The four raw counters, now."""
+        return ByteCounts(**{name: count.n_bytes for name, count in self._counts.items()})
+
+    @property
+    def fault_reports(self) -> tuple[FaultReport, ...]:
+        """What became of each planned fault so far."""
+        return tuple(rule.report() for rule in self._planned)
+
+    def set_faults(self, faults: Sequence[Fault]) -> None:
+        """Replace the plan; what has been hit keeps its rule."""
+        self._planned = plan_faults(faults)
+
+    async def start(self) -> int:
+        """Listen and return the port.
+
+        Raises:
+            OSError: There is no free port or descriptor.
+        """
+        self._origin_s = asyncio.get_running_loop().time()
+        self._server, self.port = await listen_for_peers(
+            self._accept, received=self._counts["client_to_proxy"], sent=self._counts["proxy_to_client"]
+        )
+        return self.port
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until every connection has ended on both sides; False when the time is up."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    while self._tasks:
+                        await asyncio.wait(self._tasks)
+                    before = self.n_connections  # a client that is dead by now may have left one unaccepted
+                    for _ in range(_SETTLE_TURNS):
+                        await asyncio.sleep(0)
+                    if not self._tasks and before == self.n_connections:
+                        return True
+        except TimeoutError:
+            return False
+
+    async def stop(self, timeout_s: float) -> None:
+        """Accept nothing more, let connections end for at most so long, then end them."""
+        if self._server is None:
+            return
+        self._server.close()
+        await self.drain(timeout_s)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _accept(self, client: Peer) -> None:
+        self.n_connections += 1
+        task = asyncio.create_task(self._serve(client, self.n_connections))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": error})
+
+    async def _serve(self, client: Peer, number: int) -> None:
+        received, sent = self._counts["server_to_proxy"], self._counts["proxy_to_server"]
+        try:
+            server = await connect_peer(self._upstream, received=received, sent=sent)
+        except OSError:
+            client.reset()  # as a direct client would have found
+            return
+        connection = _Connection(client=client, server=server, watch=self._watch.encode(), take=self._take)
+        try:
+            await connection.run()
+        finally:
+            client.abort()
+            server.abort()
+            for mark in connection.marks:
+                self._on_record(self._record(mark, number))
+
+    def _take(self) -> PlannedFault | None:
+        return take_due(self._planned, method=METHOD, target=self._watch)
+
+    def _record(self, mark: _Mark, number: int) -> RequestRecord:
+        """A mark in the form of a request; what only HTTP has is unknown."""
+        now_s = asyncio.get_running_loop().time()
+        delivery = Delivery.COMPLETE
+        if mark.cut:
+            delivery = Delivery.PARTIAL if mark.sent_bytes else Delivery.NOT_SENT
+        return RequestRecord(
+            connection=number,
+            method=METHOD,
+            target=self._watch,
+            started_ms=round((mark.started_s - self._origin_s) * 1000, 3),
+            elapsed_ms=round((now_s - mark.started_s) * 1000, 3),
+            request_declared_bytes=None,
+            request_head_bytes=0,
+            request_body_bytes=mark.up_bytes,
+            request_wire_bytes=mark.up_bytes,
+            request_complete=not mark.cut,
+            delivery=delivery,
+            status=None,
+            reply_head_bytes=0,
+            reply_body_bytes=mark.down_bytes,
+            reply_wire_bytes=mark.down_bytes,
+            reply_complete=True,
+            client_status=None,
+            client_gone=False,
+            fault=mark.kind,
+            fault_fired=mark.fired,
+            error=None,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Connection:
+    """Both directions of one connection until both have ended."""
+
+    client: Peer
+    server: Peer
+    watch: bytes
+    take: Callable[[], PlannedFault | None]
+    marks: list[_Mark] = field(default_factory=list[_Mark])
+    _tail: bytes = b""
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _client_left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Forward both ways; the server's last words are waited for when the client has left."""
+        pieces: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD_PIECES)
+        reading = asyncio.create_task(self._read_client(pieces))
+        up = asyncio.create_task(self._send_up(pieces))
+        down = asyncio.create_task(self._send_down())
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait([up, down, ended], return_when=asyncio.FIRST_COMPLETED)
+            if up.done() and not self._ended.is_set():
+                self.server.end_sending()
+                await asyncio.wait([down, ended], timeout=_LAST_WORDS_S, return_when=asyncio.FIRST_COMPLETED)
+            if up.done():
+                await up  # a bug of ours is not swallowed
+            if down.done():
+                await down
+            if down.done() and not self._ended.is_set():
+                self.client.close()
+                await self.client.wait_closed()
+        finally:
+            for task in (reading, up, down, ended):
+                task.cancel()
+            await asyncio.wait([reading, up, down, ended])
+
+    async def _read_client(self, pieces: asyncio.Queue[bytes]) -> None:
+        """Take what the client sends out of its hands, so that it lives on when the client dies."""
+        try:
+            while data := await self.client.reader.read(PIECE_BYTES):
+                await pieces.put(data)
+        except ConnectionError:
+            pass  # it left: what came before counts
+        self._client_left.set()
+        await pieces.put(b"")
+
+    async def _send_up(self, pieces: asyncio.Queue[bytes]) -> None:
+        try:
+            while data := await pieces.get():
+                for start, stop, mark in self._split(data):
+                    if mark is not None and not await self._hit(mark):
+                        return
+                    if not await self._pass_up(data[start:stop]):
+                        return
+        except ConnectionError:
+            return  # the server has left; its direction ends by itself
+
+    def _split(self, data: bytes) -> list[tuple[int, int, _Mark | None]]:
+        """Parts of a piece, cut behind each mark; a mark may have begun in the piece before."""
+        seen = self._tail + data
+        ahead = len(self._tail)
+        cuts = [0]
+        at = seen.find(self.watch)
+        while at >= 0:
+            cuts.append(at + len(self.watch) - ahead)
+            at = seen.find(self.watch, at + len(self.watch))
+        self._tail = seen[max(0, len(seen) - len(self.watch) + 1) :] if cuts[-1] < len(data) else b""
+        parts: list[tuple[int, int, _Mark | None]] = []
+        for index, start in enumerate(cuts):
+            stop = cuts[index + 1] if index + 1 < len(cuts) else len(data)
+            mark = None if index == 0 else _Mark(asyncio.get_running_loop().time(), self.take())
+            parts.append((start, stop, mark))
+        return parts
+
+    async def _hit(self, mark: _Mark) -> bool:
+        """Begin what a fault does at the mark; false when nothing more goes up."""
+        self.marks.append(mark)
+        match mark.kind:
+            case FaultKind.RST_CONNECT:
+                mark.cut = True
+                mark.fire()
+                self.client.reset()
+                self._ended.set()
+                return False
+            case FaultKind.DELAY:
+                await asyncio.sleep((mark.rule.fault.parameter or 0) / 1000 if mark.rule else 0)
+                mark.fire()
+            case _:
+                pass
+        return True
+
+    async def _pass_up(self, data: bytes) -> bool:
+        """Send a part on, to where a fault cuts it; false when it was cut."""
+        mark = self.marks[-1] if self.marks else None
+        if mark is None:
+            await self.server.send(data)
+            return True
+        mark.up_bytes += len(data)
+        if mark.kind is FaultKind.DROP_MID_REQUEST and mark.rule is not None:
+            left = (mark.rule.fault.parameter or 0) - mark.sent_bytes
+            if len(data) > left:
+                if left:
+                    await self.server.send(data[:left])
+                mark.sent_bytes += left
+                mark.cut = True
+                mark.fire()
+                self.client.close()
+                self.server.close()
+                await self.server.wait_closed()
+                self._ended.set()
+                return False
+        await self.server.send(data)
+        mark.sent_bytes += len(data)
+        return True
+
+    async def _send_down(self) -> None:
+        while data := await self._read_server():
+            mark = self.marks[-1] if self.marks else None
+            if mark is not None:
+                mark.down_bytes += len(data)
+            if mark is not None and mark.kind in _SWALLOW:
+                continue
+            try:
+                await self.client.send(data)
+            except ConnectionError:
+                continue  # it left; the server is heard to its end all the same
+        mark = self.marks[-1] if self.marks else None
+        if mark is not None and mark.kind in _SWALLOW and mark.down_bytes:
+            await self._end_swallowed(mark)
+
+    async def _read_server(self) -> bytes:
+        """Read what the server says; b"" at its end, or when it has been silent after an answer that was swallowed."""
+        mark = self.marks[-1] if self.marks else None
+        swallowing = mark is not None and mark.kind in _SWALLOW and mark.down_bytes > 0
+        try:
+            async with asyncio.timeout(_QUIET_S if swallowing else None):
+                return await self.server.reader.read(PIECE_BYTES)
+        except (TimeoutError, ConnectionError):
+            return b""
+
+    async def _end_swallowed(self, mark: _Mark) -> None:
+        mark.fire()
+        if mark.kind is FaultKind.RST_REPLY:
+            self.client.reset()
+        elif mark.kind is FaultKind.STALL:
+            await self._client_left.wait()
+        self._ended.set()

@@ -1,0 +1,52 @@
+"""Eight tasks at once on one repository."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairtrial.loop.trial import run_loop_trial
+from fairtrial.model.loop import Motion, Step, Transport
+from fairtrial.protocols import Subject
+
+pytestmark = [pytest.mark.xdist_group("measurement"), pytest.mark.timeout(600)]
+
+MakeTrial = Callable[..., Any]
+NAMES = ("git", "hg", "fossil", "oak", "jj")
+SUBJECTS = [pytest.param(name, marks=pytest.mark.needs(*({name, "git"} if name == "jj" else {name}))) for name in NAMES]
+
+
+def play(make_trial: MakeTrial, name: str, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as the fixture takes them
+    return list(run_loop_trial(*make_trial(name, Transport.HTTP, "parallel_tasks_v1", **options)).rows)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_no_update_that_was_claimed_is_lost_and_every_refusal_is_named(make_trial: MakeTrial, name: str) -> None:
+    rows = play(make_trial, name)
+    total = rows[-1]
+    assert total["returncode"] == 0, total
+    assert (total["lost_updates"], total["n_tasks"], total["server_integrity"]) == (0, 8, True)
+    refused = total["tasks_refused"]
+    assert len(refused) + total["tasks_published"] >= 8
+    operations = {row["operation"] for row in rows}
+    assert set(refused.values()) <= operations
+    assert total["coverage_complete"] is not any(".publish" not in where for where in refused.values())
+    assert total["parallel_work_wall_ms"] > 0
+
+
+@pytest.mark.needs("git")
+def test_an_update_that_was_claimed_and_is_not_there_is_counted_and_fails_the_trial(make_trial: MakeTrial) -> None:
+    def losing_one(plain: type[Subject]) -> type[Subject]:
+        class LosesOne(plain):  # type: ignore[misc, valid-type]
+            def steps(self, motion, manner, place):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+                if motion is Motion.ACQUIRE:  # a clone each: nothing is refused
+                    return super().steps(motion, type(manner).FRESH, place)
+                if motion is Motion.PUBLISH and place.workspace.name == "task3":
+                    return (Step(argv=("/bin/true",), cwd=place.workspace),)
+                return super().steps(motion, manner, place)
+
+        return LosesOne
+
+    total = play(make_trial, "git", spoiled=losing_one)[-1]
+    assert (total["returncode"], total["lost_update_tasks"], total["tasks_refused"]) == (1, ["task3"], {})
+    assert total["verdicts"] == {"false_success": 1, "true_success": 7}

@@ -1,0 +1,161 @@
+"""Publication under fault by every subject: the instrument is pinned, what a tool says is known of one version only.
+
+A newer version that says something else is a new result: it is recorded in the rows and is no red test.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairtrial.loop.trial import run_loop_trial
+from fairtrial.model.loop import Transport
+from fairtrial.protocols import Subject
+
+pytestmark = [pytest.mark.xdist_group("measurement"), pytest.mark.timeout(600)]
+
+Row = dict[str, Any]
+MakeTrial = Callable[..., Any]
+Spoil = Callable[[type[Subject]], type[Subject]]
+
+NAMES = ("git", "hg", "fossil", "oak", "jj")
+SUBJECTS = [pytest.param(name, marks=pytest.mark.needs(*({name, "git"} if name == "jj" else {name}))) for name in NAMES]
+SCENARIO = "publication_under_fault_v1"
+
+# What holds whatever the tool: delivery (None: the tool decides whether to send again) and the server's truth.
+FACTS = {
+    "control": ("complete", "durable"),
+    "reply_lost_reused": (None, "durable"),
+    "reply_lost_fresh": ("complete", "durable"),
+    "request_lost_fresh": ("not_sent", "absent"),
+    "client_killed": ("complete", "durable_late"),
+    "server_refuses": ("complete", "absent"),
+    "rival_first": (None, "other_head"),
+}
+# Measured: exit status, claim, verdict.
+KNOWN = {
+    ("git", "git version 2.39.5"): {
+        "control": (0, "published", "true_success"),
+        "reply_lost_reused": (1, "rejected", "false_failure"),
+        "reply_lost_fresh": (1, "unreported", "unreported_but_durable"),
+        "request_lost_fresh": (1, "unreported", "unreported_failure_true"),
+        "client_killed": (-9, "none", "late_apply"),
+        "server_refuses": (1, "rejected", "true_rejection"),
+        "rival_first": (1, "rejected", "true_rejection"),
+    },
+    ("hg", "Mercurial Distributed SCM (version 6.3.2)"): {
+        "control": (0, "published", "true_success"),
+        "reply_lost_fresh": (255, "unreported", "unreported_but_durable"),
+        "request_lost_fresh": (255, "unreported", "unreported_failure_true"),
+        "client_killed": (-9, "none", "late_apply"),
+        "server_refuses": (255, "rejected", "true_rejection"),
+        "rival_first": (255, "rejected", "true_rejection"),
+    },
+    ("fossil", "fossil version 2.21"): {
+        "control": (0, "published", "true_success"),
+        "reply_lost_reused": (0, "published", "true_success"),
+        "reply_lost_fresh": (0, "published", "true_success"),
+        "request_lost_fresh": (0, "published", "false_success"),
+        "client_killed": (-9, "none", "late_apply"),
+        "server_refuses": (0, "published", "false_success"),
+        "rival_first": (0, "published", "false_success"),
+    },
+    ("oak", "oak 0.102.0"): {
+        "control": (0, "published", "true_success"),
+        "reply_lost_reused": (6, "unreported", "unreported_but_durable"),
+        "reply_lost_fresh": (6, "unreported", "unreported_but_durable"),
+        "request_lost_fresh": (6, "unreported", "unreported_failure_true"),
+        "client_killed": (-9, "none", "late_apply"),
+        "rival_first": (5, "rejected", "true_rejection"),
+    },
+}
+
+
+def play(
+    make_trial: MakeTrial, name: str, *faults: str, spoiled: Spoil = lambda plain: plain
+) -> tuple[Subject, list[Row]]:
+    spec, subject = make_trial(name, Transport.HTTP, SCENARIO, faults=faults, spoiled=spoiled)
+    return subject, list(run_loop_trial(spec, subject).rows)
+
+
+def verdicts(rows: list[Row]) -> dict[str, Row]:
+    return {row["fault_case"]: row for row in rows if "fault_case" in row}
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_claim_wire_and_server_are_three_facts_and_recovery_is_really_done(make_trial: MakeTrial, name: str) -> None:
+    subject, rows = play(make_trial, name, *FACTS)
+    total, found = rows[-1], verdicts(rows)
+    assert total["returncode"] == 0, total
+    assert total["invalid_cases"] == []
+    assert len(total["publications"]) == len(found) >= len(FACTS) - 1
+    for case, row in found.items():
+        delivery, truth = FACTS[case]
+        assert row["valid"], (case, row["invalid_reason"])
+        assert delivery in {None, row["delivery"]}, (case, row)
+        assert row["server_truth"] == truth, (case, row)
+        assert row["fault_fired"] == (0 if case in {"control", "rival_first"} or not fires(name, case) else 1), row
+        assert row["local_work_preserved"], case
+        assert row["server_integrity"] is True, (case, row["server_integrity_detail"])
+        assert row["retry_safe"], (case, row["retry_failures"])
+        assert row["recovered"] in {None, case != "rival_first"}, (case, row["recovery_reason"])
+        assert (row["recovery_calls"] == 0) is (row["recovered"] is None), case
+    version = subject.probe().version or ""
+    known = next((facts for (who, what), facts in KNOWN.items() if who == name and version.startswith(what)), {})
+    for case, told in known.items():
+        row = found[case]
+        assert (row["client_returncode"], row["client_claim"], row["verdict"]) == told, (case, row["client_said"])
+
+
+def fires(name: str, case: str) -> bool:
+    """Fossil's refusal is a user without the right: the server keeps no mark of it."""
+    return (name, case) != ("fossil", "server_refuses")
+
+
+@pytest.mark.needs("git")
+def test_a_fault_that_hits_nothing_makes_the_row_invalid_and_fails_the_trial(make_trial: MakeTrial) -> None:
+    def matching_nothing(plain: type[Subject]) -> type[Subject]:
+        return type("MatchesNothing", (plain,), {"publication_request": "POST /nowhere"})
+
+    _, rows = play(make_trial, "git", "reply_lost_reused", spoiled=matching_nothing)
+    row = verdicts(rows)["reply_lost_reused"]
+    assert (row["valid"], row["verdict"], row["returncode"]) == (False, None, 1)
+    assert "did not fire as planned" in row["invalid_reason"]
+    assert rows[-1]["returncode"] == 1
+    assert rows[-1]["invalid_cases"] == ["reply_lost_reused"]
+
+
+@pytest.mark.needs("git")
+def test_a_tool_that_claims_what_it_did_not_do_fails_the_control(make_trial: MakeTrial) -> None:
+    def publishing_nothing(plain: type[Subject]) -> type[Subject]:
+        class PublishesNothing(plain):  # type: ignore[misc, valid-type]
+            def steps(self, motion, manner, place):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+                steps = super().steps(motion, manner, place)
+                if motion.value != "publish":
+                    return steps
+                return tuple(type(step)(argv=(step.argv[0], "--version"), cwd=step.cwd) for step in steps)
+
+        return PublishesNothing
+
+    _, rows = play(make_trial, "git", "control", spoiled=publishing_nothing)
+    row = verdicts(rows)["control"]
+    assert (row["client_claim"], row["delivery"], row["server_truth"]) == ("published", "not_sent", "absent")
+    assert (row["verdict"], row["returncode"], row["recovered"]) == ("false_success", 1, False)
+    assert rows[-1]["returncode"] == 1
+
+
+@pytest.mark.needs("git")
+def test_a_forced_publication_replaces_another_writers_work_and_says_so(make_trial: MakeTrial) -> None:
+    _, rows = play(make_trial, "git", "rival_first", "rival_forced_over")
+    found = verdicts(rows)
+    assert found["rival_first"]["rival_still_head"] is True
+    assert found["rival_forced_over"]["rival_still_head"] is False
+    assert found["rival_forced_over"]["rival_head"] != found["rival_forced_over"]["final_head"]
+
+
+@pytest.mark.needs("git")
+def test_what_the_harness_reads_back_is_not_counted_as_the_agents_traffic(make_trial: MakeTrial) -> None:
+    _, rows = play(make_trial, "git", "control")
+    row, total = verdicts(rows)["control"], rows[-1]
+    assert 0 < row["publication_bytes"] < total["network_bytes"]
+    assert total["network_requests"] == 5  # a clone of three requests, a push of two

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from fairtrial.model.loop import Probe
+from fairtrial.subjects.program import find_program
+
+
+def probe(name: str) -> Probe:
+    pattern = r"tool (\d+)\.(\d+)"
+    return find_program(
+        name, ask=("--version",), pattern=pattern, oldest=(2, 31), install="apt-get install tool", label="tool"
+    )
+
+
+def program(path: Path, says: str) -> str:
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("says", "what"),
+    [
+        (None, "binary '{path}' is no program that can be run"),
+        ("hello", "{path} --version says 'hello', not a tool version"),
+        ("tool 2.30", "{path} is tool 2.30, which is too old"),
+    ],
+)
+def test_a_binary_that_a_variant_names_is_to_be_named_anew_and_not_installed(
+    tmp_path: Path, says: str | None, what: str
+) -> None:
+    path = str(tmp_path / "other") if says is None else program(tmp_path / "other", says)
+    expected = what.format(path=path) + "; let the variant's `binary` name tool 2.31 or newer"
+    assert probe(path).missing == expected
+
+
+def test_a_named_binary_may_be_one_of_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    what = "binary 'tool-2.40' is no program that can be run"
+    assert probe("tool-2.40").missing == what + "; let the variant's `binary` name tool 2.31 or newer"
+
+
+@pytest.mark.parametrize(
+    ("says", "what"), [(None, "no program 'tool' on PATH"), ("tool 2.30", "{path} is tool 2.30, which is too old")]
+)
+def test_a_program_of_the_path_is_to_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str | None, what: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = str(tmp_path / "tool") if says is None else program(tmp_path / "tool", says)
+    assert probe("tool").missing == what.format(path=path) + "; install tool 2.31 or newer: apt-get install tool"
+
+
+def test_a_program_of_a_fit_version_is_not_missing(tmp_path: Path) -> None:
+    found = probe(program(tmp_path / "other", "tool 2.31"))
+    assert (found.binary, found.version, found.missing) == (str(tmp_path / "other"), "tool 2.31", None)
