@@ -34,17 +34,7 @@ from fairtrial.store.layout import INTENT, Results
 from fairtrial.store.reserve import is_low
 from fairtrial.sweep.worker import SPEC
 
-__all__ = [
-    "Due",
-    "Event",
-    "Lane",
-    "P",
-    "Pass",
-    "Planned",
-    "drive",
-    "due_attempts",
-    "worker_environment",
-]
+__all__ = ["P", "Due", "Event", "Lane", "Pass", "Planned", "drive", "due_attempts", "worker_environment"]
 
 LOG: Final = logging.getLogger(__name__)
 WORKER_GRACE_S: Final = 10.0

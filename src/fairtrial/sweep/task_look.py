@@ -1,7 +1,7 @@
 """Whether this host can run tasks: their set-up and authored check on the untouched base, in the sandbox."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ def missing_program(output: str) -> str | None:
 
 
 @contextmanager
-def _node(base: Path) -> Iterator[Node]:
+def _node(base: Path) -> Generator[Node]:
     with private_blobs(base) as blobs:
         root = blobs.root.parent
         root.chmod(SCRATCH_MODE)
