@@ -83,7 +83,7 @@ class TestOnASweep:
         assert plain.keys() == always | {"unmeasured_reason"}
         nullable = {name for name, line in told.items() if "null" in line["type"]}
         assert {name for name, value in plain.items() if value is None} <= nullable
-        attempt = sorted(path.parent for path in bench.rglob("wire-work.jsonl"))[0]
+        attempt = min(path.parent for path in bench.rglob("wire-work.jsonl"))
         lost = lost_row(spec, "interrupted", "killed", attempt)
         assert lost.keys() == plain.keys() | {"usage_is_lower_bound"}
         assert lost["wire"] == {"requests": lost["num_turns"], "complete": False}
