@@ -129,14 +129,22 @@ def test_a_report_of_the_agent_lane_has_the_fields_of_the_reference(
     assert set(lines["remarks"]) == report["remarks"].keys() | cell
 
 
-def test_what_the_gate_prints_is_in_the_reference(tmp_path: Path, printed: Print, read_table: ReadTable) -> None:
+def test_what_gate_prints_has_the_fields_of_the_reference_and_no_other(
+    tmp_path: Path, printed: Print, read_table: ReadTable
+) -> None:
     rows = tmp_path / "rows.jsonl"
-    row = {"task": "t", "run": 0, "resolved": True, "class": "x"}
-    rows.write_text("".join(json.dumps(row | {"arm": arm}) + "\n" for arm in ("old", "new")))
-    answer = printed("gate", str(rows), "--incumbent", "old", "--candidate", "new", "--json", code=5)
-    check(answer, read_table)
+    runs = [{"task": "t", "arm": arm, "cost_usd": 1.0, "resolved": True} for arm in ("old", "new") for _ in range(3)]
+    rows.write_text("".join(f"{json.dumps(row)}\n" for row in runs))
     told = {line["field"].strip("`") for line in read_table(PAGE, "gate/1")}
-    assert told == set(paths_of(answer)) | {"exit_code"}
+    arms = ("--incumbent", "old", "--candidate", "new", "--model", "m")
+    assert set(paths_of(printed("gate", str(rows), *arms, "--json", code=1))) == told
+
+
+def test_what_apply_prints_has_the_fields_of_the_reference_and_no_other(
+    tmp_path: Path, printed: Print, read_table: ReadTable
+) -> None:
+    told = {line["field"].strip("`") for line in read_table(PAGE, "apply/1")}
+    assert printed("apply", "--recover", "--project", str(tmp_path), "--json").keys() == told
 
 
 def test_what_init_prints_is_in_the_reference(tmp_path: Path, printed: Print, read_table: ReadTable) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "PhaseEntry",
     "arms_named",
     "build_arm",
+    "capture_skill",
     "fill_prompt",
     "read_arms",
     "require_provable",

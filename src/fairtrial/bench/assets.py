@@ -28,6 +28,7 @@ __all__ = [
     "content_digest",
     "copy_assets",
     "manifest_digest",
+    "snapshot_digest",
 ]
 
 ASSETS: Final = "assets"
@@ -74,6 +75,13 @@ def content_digest(assets: Sequence[Asset]) -> str:
 def manifest_digest(assets: Sequence[Asset]) -> str:
     """What some assets hold and where they stand."""
     return framed_digest(part.encode() for each in assets for part in (each.source, each.target, each.digest))
+
+
+def snapshot_digest(task: Task) -> str:
+    """All of a task's assets, in the order in which they are declared, with the repository and commit they go with."""
+    assets = (*task.copies, *task.dependencies)
+    parts = [part for each in assets for part in (each.source, each.target, each.digest)]
+    return framed_digest(part.encode() for part in (task.repository, task.commit, *parts))
 
 
 def copy_assets(frozen: Path, task: Task, layer: Layer, *, slot: Slot) -> None:

@@ -31,7 +31,7 @@ from fairtrial.workspace.change import MOST_BYTES, Change, Kind, apply_change
 from fairtrial.workspace.layers import Layer, open_layer
 from fairtrial.workspace.tree import Tree
 
-__all__ = ["RECORD", "Judgement", "judge", "judged_tree", "part_of"]
+__all__ = ["RECORD", "Judgement", "check_base", "judge", "judged_tree", "part_of"]
 
 RECORD: Final = "judgement-{}.json"
 
@@ -91,6 +91,26 @@ def judge(
     verdict = ask(Part.WHOLE)
     source_only = ask(Part.SOURCE_ONLY) if flags.tests else None
     return Judgement(authored=authored, oracle=verdict, source_only=source_only, flags=flags, records=records)
+
+
+def check_base(node: Node, task: Task, prepared: Prepared, *, timeout_s: float) -> CheckVerdict:
+    """Run the authored check on the untouched base.
+
+    Raises:
+        HostError: The host failed.
+    """
+    around = Surroundings(
+        env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
+    )
+    with judged_tree(node, task, prepared, Change(entries=())) as tree:
+        return run_check(
+            task.verify,
+            tree,
+            around,
+            slot=node.slot,
+            enforcement=node.enforcement,
+            redact=Redactor().redact_text,
+        )
 
 
 def part_of(change: Change, part: Part) -> Change:

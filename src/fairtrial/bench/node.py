@@ -27,7 +27,16 @@ from fairtrial.workspace.frozen import load_layer, save_layer
 from fairtrial.workspace.layers import Base, Layer, Room, Storage, choose_storage, open_layer
 from fairtrial.workspace.template import Template, make_template
 
-__all__ = ["FoundAgent", "Node", "Prepared", "judge_environment", "limits_of"]
+__all__ = [
+    "BLOBS",
+    "GRACE_S",
+    "FoundAgent",
+    "Node",
+    "Prepared",
+    "judge_environment",
+    "limits_of",
+    "workspace_bind",
+]
 
 SETUP_S: Final = 600.0
 GRACE_S: Final = 5.0

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
+from fairtrial.bench.assets import content_digest, manifest_digest, snapshot_digest
 from fairtrial.bench.node import FoundAgent
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
@@ -60,6 +61,14 @@ def identity_of(spec: BenchSpec) -> Row:
         "oracle_digest": task.oracle.digest,
         "oracle_command_digest": task.oracle.command_digest,
         "oracle_manifest_digest": task.oracle.manifest_digest,
+        "task_asset_snapshot_digest": snapshot_digest(task),
+        "task_asset_manifest_digest": manifest_digest((*task.copies, *task.dependencies)),
+        "sandbox_dependency_content_digest": content_digest(task.dependencies),
+        "sandbox_dependency_manifest_digest": manifest_digest(task.dependencies),
+        "sanitized_graph_snapshot_digest": None,
+        "sanitized_graph_manifest_digest": None,
+        "ce_plugin_version": None,
+        "ce_plugin_manifest_digest": None,
         "skill_digest": next(iter(placed.values())) if len(placed) == 1 else None,
         "skill_digests": placed,
         "recorded_at": rfc3339(utc_now()),

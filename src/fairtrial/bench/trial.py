@@ -28,7 +28,11 @@ from fairtrial.workspace.churn import measure_churn
 from fairtrial.workspace.fingerprint import find_artifact
 from fairtrial.workspace.layers import Layer, open_layer
 
-__all__ = ["between", "run_bench_trial"]
+__all__ = [
+    "CHANGE",
+    "between",
+    "run_bench_trial",
+]
 
 CHANGE: Final = "change.tar"
 PATCH: Final = "change.patch"

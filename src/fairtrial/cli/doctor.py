@@ -22,6 +22,7 @@ from fairtrial.plugins import load_plugin, plugin_names
 from fairtrial.protocols import Agent
 from fairtrial.sweep.resolve import find_subjects
 from fairtrial.sweep.scratch import scratch_base
+from fairtrial.sweep.task_look import look_at_limits, look_at_tasks
 
 __all__ = ["Check", "Status", "command", "look"]
 
@@ -59,10 +60,11 @@ class Check:
     type=click.Path(path_type=Path),
     help="The scratch directory to look at [default: $TMPDIR, else /var/tmp].",
 )
+@click.option("--tasks", type=click.Path(path_type=Path), help="Try the authored check of each task on its base.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def command(*, scratch: Path | None, as_json: bool) -> int:
+def command(*, scratch: Path | None, tasks: Path | None, as_json: bool) -> int:
     """Look at everything a sweep needs of this host before it begins; exit code 3 when something is missing."""
-    checks = tuple(look(scratch))
+    checks = (*look(scratch), *(() if tasks is None else _tasks(tasks, scratch)))
     able = all(check.status is not Status.CANNOT for check in checks)
     if as_json:
         print_json({"schema": "doctor/1", "able": able, "checks": [asdict(check) for check in checks]})
@@ -82,6 +84,30 @@ def look(scratch: Path | None) -> Iterator[Check]:
     yield from _subjects()
     yield from _agents()
     yield _bubblewrap()
+    yield _limits(scratch)
+
+
+def _limits(scratch: Path | None) -> Check:
+    try:
+        mechanisms = look_at_limits(scratch_base(scratch))
+    except HostError as problem:
+        return Check(name="sandboxes", status=Status.NOTE, found=f"{problem} (the tool lane needs none)")
+    found = ", ".join(f"{limit} by {mechanism}" for limit, mechanism in mechanisms.items())
+    return Check(name="sandboxes", status=Status.OK, found=f"they work; limits: {found}")
+
+
+def _tasks(path: Path, scratch: Path | None) -> Iterator[Check]:
+    for seen in look_at_tasks(path, scratch_base(scratch)):
+        name = f"task {seen.task}"
+        if seen.problem is not None:
+            remedy = "install it, or name its directory in the task's toolchains" if seen.missing else ""
+            yield Check(name=name, status=Status.CANNOT, found=seen.problem, remedy=remedy)
+        elif seen.passes:
+            yield Check(name=name, status=Status.OK, found="its authored check passes on the base")
+        else:
+            lacks = f"; it says that {seen.missing} is missing" if seen.missing else ""
+            found = f"its authored check fails on the base{lacks}"
+            yield Check(name=name, status=Status.NOTE, found=found, remedy="fine where the task is to make it pass")
 
 
 def _isolation() -> Check:

@@ -13,7 +13,7 @@ from fairtrial.evidence.loop_report import LoopSummary
 from fairtrial.evidence.loop_runs import RunEnding
 from fairtrial.sweep.loop_sweep import Begun
 
-__all__ = ["bench_exit_code", "exit_code", "finish", "finish_bench"]
+__all__ = ["NOT_ENOUGH", "THE_ANSWER_IS_NO", "bench_exit_code", "exit_code", "finish", "finish_bench"]
 
 LOG: Final = logging.getLogger("fairtrial")
 OUR_BUG: Final = 70

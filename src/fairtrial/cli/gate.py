@@ -1,39 +1,33 @@
-"""`fairtrial gate`: may the candidate replace the incumbent?"""
+"""`fairtrial gate`: does the candidate replace the incumbent, and may the answer be used?"""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from fairtrial.cli.output import print_json
-from fairtrial.errors import IntegrityError, UsageError
-from fairtrial.evidence.admit import Admission
-from fairtrial.evidence.bench import BenchFold
-from fairtrial.evidence.endings import VOID_MEMBERS, is_void
-from fairtrial.evidence.gate import Decision, GatePolicy, Outcome, decide, decision_fields
+from fairtrial.cli.gating import DEFAULT_SEED, admission_of, gate_exit_code, open_evidence, policy_options
+from fairtrial.cli.output import print_json, result_console
+from fairtrial.evidence.gate import GatePolicy
+from fairtrial.evidence.resample import MIN_RESAMPLES
+from fairtrial.evidence.verdict import judge_candidate
 from fairtrial.host.clock import utc_now
-from fairtrial.model.loop import JsonObject
-from fairtrial.report.text import figure
-from fairtrial.store.audit import audit
-from fairtrial.store.layout import open_results
-from fairtrial.store.rows import read_rows
-from fairtrial.store.sweep_file import read_sweep
+from fairtrial.report.gate import gate_json, print_gate
 
 __all__ = ["command"]
-
-EXIT_CODES = {Outcome.PROMOTE: 0, Outcome.KEEP_INCUMBENT: 1, Outcome.INSUFFICIENT_EVIDENCE: 5}
 
 
 @click.command("gate")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--incumbent", required=True, help="The arm in use.")
 @click.option("--candidate", required=True, help="The arm that would replace it.")
-@click.option("--model", help="The benchmarked model; without it there is never enough evidence.")
-@click.option("--metric", default="cost_usd", show_default=True, help="What is to improve; less is better.")
-@click.option("--min-runs", type=int, default=3, show_default=True, help="Valid runs that each side of a task needs.")
-@click.option("--min-improvement-pct", type=float, default=5.0, show_default=True, help="Median improvement asked for.")
+@click.option("--model", help="The benchmarked model; without it nothing is ever promoted.")
+@policy_options
+@click.option("--seed", type=int, default=DEFAULT_SEED, show_default=True, help="Seed of the resamples.")
 @click.option(
-    "--max-task-regression-pct", type=float, default=20.0, show_default=True, help="How much one task may get worse."
+    "--resamples",
+    type=click.IntRange(min=MIN_RESAMPLES, max=1_000_000),
+    default=MIN_RESAMPLES,
+    show_default=True,
+    help="Resamples for the rate of false promotion.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(
@@ -46,12 +40,14 @@ def command(
     min_runs: int,
     min_improvement_pct: float,
     max_task_regression_pct: float,
+    seed: int,
+    resamples: int,
     as_json: bool,
 ) -> int:
-    """Decide on PATH, a results directory or a bare JSONL file of rows, and say why.
+    """Decide whether --candidate replaces --incumbent, from PATH: a results directory, or a bare JSONL of rows.
 
-    Exit codes: 0 promote, and the rows may be used; 1 keep the incumbent, or the rows may not be used; 5 not enough
-    evidence.
+    Exit code 0: promote, and the rows may be used for it; 1: keep the incumbent, or the rows may not be used; 4: the
+    directory is not what was written; 5: not enough evidence. A bare file is never promotable: nobody sealed it.
     """
     policy = GatePolicy(
         incumbent_arm=incumbent,
@@ -62,50 +58,11 @@ def command(
         min_improvement_pct=min_improvement_pct,
         max_task_regression_pct=max_task_regression_pct,
     )
-    rows, sealed = _rows(path)
-    fold = BenchFold()
-    admission = Admission(arms=(incumbent, candidate), model=model, now=utc_now(), sealed=sealed)
-    for row in rows:
-        try:
-            fold.add(row)
-        except (UsageError, IntegrityError) as problem:
-            raise type(problem)(f"{path}: {problem}") from problem
-        admission.add(row)
-    decision = decide(fold.summary().aggregates, policy)
-    objections = admission.reasons()
-    promotable = decision.outcome is Outcome.PROMOTE and not objections
-    code = EXIT_CODES[decision.outcome] if promotable or decision.outcome is not Outcome.PROMOTE else 1
+    read, results, n_uncounted = open_evidence(path)
+    admission = admission_of(results, n_uncounted, now=utc_now())
+    report = judge_candidate(read, policy, admission, seed=seed, n_resamples=resamples)
     if as_json:
-        answer = decision_fields(decision) | {"promotable": promotable, "not_promotable_because": list(objections)}
-        print_json({"schema": "gate/1", "sealed": sealed, **answer, "exit_code": code})
-        return code
-    _tell(decision, objections, promotable=promotable)
-    return code
-
-
-def _rows(path: Path) -> tuple[Iterable[JsonObject], bool]:
-    """The rows, and whether they are sealed and intact.
-
-    Raises:
-        UsageError: There are none, or they are of the tool lane.
-    """
-    if not path.is_dir():
-        return read_rows(path), False
-    results = open_results(path)
-    sweep = read_sweep(results)
-    if sweep.lane != "bench":
-        raise UsageError(f"{path}: a sweep of lane {sweep.lane}; the gate compares arms of the agent lane")
-    found = audit(results, expect=None, is_void=is_void, final_members=VOID_MEMBERS)
-    return read_rows(results.results_jsonl, sweep_id=sweep.sweep), found.sealed and found.is_intact
-
-
-def _tell(decision: Decision, objections: tuple[str, ...], *, promotable: bool) -> None:
-    click.echo(f"decision: {decision.outcome}")
-    click.echo(f"median improvement: {figure(decision.median_improvement_pct, 1)} %")
-    for reason in decision.reasons:
-        click.echo(f"  {reason}")
-    if decision.metric_warning is not None:
-        click.echo(f"  note: {decision.metric_warning}.")
-    click.echo(f"promotable: {'yes' if promotable else 'no'}")
-    for reason in objections:
-        click.echo(f"  {reason}")
+        print_json(gate_json(report))
+    else:
+        print_gate(report, result_console())
+    return gate_exit_code(report, n_uncounted=n_uncounted)

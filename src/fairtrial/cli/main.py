@@ -19,11 +19,12 @@ from fairtrial.errors import FairtrialError
 __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 
 COMMANDS: Final = {
+    "apply": "Put a promoted candidate into the working tree, all or nothing.",
     "audit": "Is the evidence in a results directory intact?",
     "bench": "Run a sweep of the agent lane.",
     "check": "Controls: is each task worth spending on?",
     "doctor": "What this host can do, with remedies.",
-    "gate": "May the candidate replace the incumbent?",
+    "gate": "Does the candidate replace the incumbent?",
     "init": "Write an example to start from.",
     "loop": "Run a sweep of the tool lane.",
     "plugins": "What is installed.",

@@ -1,114 +1,229 @@
-"""Whether rows may be used for a promotion: not what they say, but whether they can be believed and compared. Pure."""
+"""Whether rows may be used to replace an arm: where they come from, not what they say.
 
-from collections import defaultdict
-from collections.abc import Iterator
+`decide` believes its numbers. This module says why they may not be believed, or not be compared: nobody sealed them,
+something could reach out of its sandbox, two models took part. A reason here never changes the decision; it makes it
+useless. A field that a row lacks is a reason like a wrong one.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from fairtrial.evidence.endings import is_void
+from fairtrial.evidence.gate import GatePolicy
 from fairtrial.evidence.rows import Row, text
 
-__all__ = ["MAX_AGE_DAYS", "Admission"]
+__all__ = ["CLOCK_SKEW", "MAX_AGE_DAYS", "REQUIRED_LIMITS", "Admission", "Reason", "ReasonKind", "admit"]
 
 MAX_AGE_DAYS: Final = 90
-FUTURE_TOLERANCE: Final = timedelta(minutes=5)
-MUST_AGREE: Final = {
-    "model": "model",
-    "agent": "agent",
-    "agent_version": "version of the agent",
-    "sandbox_backend": "sandbox backend",
-    "fairtrial": "version of fairtrial",
-}
-MUST_AGREE_IN_TASK: Final = {
-    "oracle_digest": "oracle",
-    "task_prompt_digest": "prompt",
-    "setup_digest": "set-up",
-    "verify_digest": "authored check",
-    "task_base_sha": "base commit",
-}
-LIMITS: Final = frozenset({"processes", "memory", "cpu", "disk", "inodes", "files", "output", "wall"})
+CLOCK_SKEW: Final = timedelta(minutes=5)
+REQUIRED_LIMITS: Final = ("processes", "memory", "cpu", "disk", "inodes", "files", "output", "wall")
+UNCONTAINED: Final = "none"
+MAX_SHOWN: Final = 4
+SAME_EVERYWHERE: Final = ("agent", "agent_version", "effort", "scripted_model", "sandbox_backend", "source")
+SAME_IN_A_TASK: Final = (
+    "task_base_sha",
+    "sanitized_task_sha",
+    "task_prompt_digest",
+    "setup_digest",
+    "verify_digest",
+    "oracle_digest",
+    "oracle_command_digest",
+    "oracle_manifest_digest",
+)
+SAME_IN_AN_ARM: Final = ("arm_digest", "candidate_overlay_digest")
+MAY_BE_NULL: Final = ("effort", "candidate_overlay_digest")
 
 
-@dataclass(slots=True, kw_only=True)
-class Admission:
-    """Takes the rows of two arms one by one and says in the end what speaks against using them.
+class ReasonKind(StrEnum):
+    """Every reason why rows may not be used."""
+
+    UNSEALED = "unsealed"
+    INCOMPLETE = "incomplete"
+    NO_ROWS = "no-rows"
+    UNCONTAINED = "uncontained"
+    UNENFORCED_LIMIT = "unenforced-limit"
+    UNMETERED = "unmetered"
+    OTHER_MODEL = "other-model"
+    MIXED_AGENT = "mixed-agent"
+    MIXED_SANDBOX = "mixed-sandbox"
+    MIXED_HARNESS = "mixed-harness"
+    MIXED_MACHINE = "mixed-machine"
+    MIXED_PRICES = "mixed-prices"
+    MIXED_TASK = "mixed-task"
+    MIXED_ARM = "mixed-arm"
+    TOO_OLD = "too-old"
+    FROM_THE_FUTURE = "from-the-future"
+    UNDATED = "undated"
+
+
+KINDS: Final = {
+    "agent": ReasonKind.MIXED_AGENT,
+    "agent_version": ReasonKind.MIXED_AGENT,
+    "effort": ReasonKind.MIXED_AGENT,
+    "scripted_model": ReasonKind.MIXED_AGENT,
+    "sandbox_backend": ReasonKind.MIXED_SANDBOX,
+    "source": ReasonKind.MIXED_HARNESS,
+    "host": ReasonKind.MIXED_MACHINE,
+    "price_table": ReasonKind.MIXED_PRICES,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why rows may not be used.
 
     Attributes:
-        arms: The arms that are compared.
-        model: The model that the comparison is about; None when it was not named.
-        now: The moment of the decision.
-        sealed: The rows come from a directory whose audit found nothing.
+        kind: What is wrong.
+        detail: A sentence for people: where, and what was found.
     """
 
-    arms: tuple[str, str]
-    model: str | None
-    now: datetime
+    kind: ReasonKind
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What is known of a file of rows beside the rows, and the moment at which they are to be used.
+
+    Attributes:
+        sealed: They come from a directory that an audit found intact and sealed.
+        n_uncounted: Planned trials without a counting attempt; None for a bare file, which has no plan.
+        now: The present moment.
+        max_age_days: Days after which a row is too old.
+    """
+
     sealed: bool
-    _seen: dict[str, set[object]] = field(default_factory=lambda: defaultdict(set))
-    _in_task: dict[tuple[str, str], set[object]] = field(default_factory=lambda: defaultdict(set))
-    _flaws: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _n_rows: int = 0
-
-    def add(self, row: Row) -> None:
-        """Take one row; rows of other arms do not count."""
-        if row.get("arm") not in self.arms:
-            return
-        self._n_rows += 1
-        if is_void(row):
-            return  # it is no evidence; that it is there is the gate's affair
-        for name in MUST_AGREE:
-            self._seen[name].add(row.get(name))
-        for name in MUST_AGREE_IN_TASK:
-            self._in_task[str(row.get("task")), name].add(row.get(name))
-        for flaw in self._flaws_of(row):
-            self._flaws[flaw] += 1
-
-    def _flaws_of(self, row: Row) -> Iterator[str]:
-        if row.get("sandboxed") is not True:
-            yield "ran without a sandbox"
-        enforced = row.get("limits_enforced")
-        if not isinstance(enforced, dict) or LIMITS - enforced.keys():
-            yield "ran with limits that were not enforced"
-        if row.get("scripted_model") is not False:
-            yield "spoke to a scripted model, or do not say to which"
-        if row.get("controls") != "held":
-            yield "belong to a task without fresh controls"
-        if row.get("usage_source") != "wire":
-            yield "have usage that was not counted on the wire"
-        moment = _moment(text(row.get("recorded_at")))
-        if moment is None:
-            yield "have no time"
-        elif moment > self.now + FUTURE_TOLERANCE:
-            yield "are from the future"
-        elif moment < self.now - timedelta(days=MAX_AGE_DAYS):
-            yield f"are older than {MAX_AGE_DAYS} days"
-
-    def reasons(self) -> tuple[str, ...]:
-        """Say what speaks against using the rows; nothing when they may be used."""
-        return tuple(self._reasons())
-
-    def _reasons(self) -> Iterator[str]:
-        if not self.sealed:
-            yield "the rows are not sealed, or the audit found damage."
-        if not self._n_rows:
-            yield "there is no row of these arms."
-        if self.model is not None and self._seen.get("model", set()) - {self.model}:
-            others = ", ".join(sorted(str(each) for each in self._seen["model"] - {self.model}))
-            yield f"rows are of another model than {self.model}: {others}."
-        for name, what in MUST_AGREE.items():
-            if len(self._seen.get(name, set())) > 1:
-                yield f"rows differ in {what}: {', '.join(sorted(map(str, self._seen[name])))}."
-        for (task, name), values in sorted(self._in_task.items()):
-            if len(values) > 1:
-                yield f"task {task}: rows differ in {MUST_AGREE_IN_TASK[name]}."
-        for flaw, n_rows in sorted(self._flaws.items()):
-            yield f"{n_rows} rows {flaw}."
+    n_uncounted: int | None
+    now: datetime
+    max_age_days: int = MAX_AGE_DAYS
 
 
-def _moment(value: str | None) -> datetime | None:
+@dataclass(slots=True)
+class _Seen:
+    """The values of one field, in the order in which they came; None for a missing one."""
+
+    values: dict[str | None, None] = field(default_factory=dict[str | None, None])
+
+    def add(self, value: str | None) -> None:
+        self.values[value] = None
+
+    def problem(self, *, nullable: bool) -> str | None:
+        shown = ["nothing" if value is None else f"{value:.80}" for value in self.values]
+        if len(shown) > 1:
+            more = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
+            return f"has {len(shown)} values: {', '.join(shown[:MAX_SHOWN])}{more}"
+        return "is not recorded" if None in self.values and not nullable else None
+
+
+@dataclass(slots=True)
+class _Fold:
+    """What is kept of rows while they go by.
+
+    Attributes:
+        policy: The arms and the model that matter.
+        seen: Values by scope (task, arm, or ""), then field.
+        counted: How many rows have each defect, and the first of them.
+        n_rows: Rows of either arm that are no void.
+    """
+
+    policy: GatePolicy
+    seen: dict[tuple[str, str], _Seen] = field(default_factory=dict[tuple[str, str], _Seen])
+    counted: dict[tuple[ReasonKind, str], int] = field(default_factory=dict[tuple[ReasonKind, str], int])
+    n_rows: int = 0
+
+    def note(self, scope: str, name: str, row: Row) -> None:
+        value = row.get(name)
+        shown = value if isinstance(value, str) else None if value is None else str(value)
+        self.seen.setdefault((scope, name), _Seen()).add(shown)
+
+    def count(self, kind: ReasonKind, what: str) -> None:
+        self.counted[kind, what] = self.counted.get((kind, what), 0) + 1
+
+
+def admit(rows: Iterable[Row], policy: GatePolicy, admission: Admission) -> tuple[Reason, ...]:
+    """List the reasons why the rows of the policy's two arms may not be used; none for rows that may.
+
+    Void rows are no evidence and are not looked at, nor are rows of other arms.
+
+    Raises:
+        UsageError: A row's `error_kind` is neither text nor null.
+    """
+    fold = _Fold(policy=policy)
+    for row in rows:
+        if row.get("arm") in (policy.incumbent_arm, policy.candidate_arm) and not is_void(row):
+            _look_at(row, fold, admission)
+    return (*_of_the_file(fold, admission), *_counted(fold), *_mixed(fold))
+
+
+def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
+    fold.n_rows += 1
+    policy = fold.policy
+    if row.get("sandboxed") is not True or row.get("sandbox_backend") in (None, UNCONTAINED):
+        fold.count(ReasonKind.UNCONTAINED, "not run in a sandbox")
+    enforced = row.get("limits_enforced")
+    for limit in REQUIRED_LIMITS:
+        if not isinstance(enforced, dict) or limit not in enforced:
+            fold.count(ReasonKind.UNENFORCED_LIMIT, f"without an enforced limit of {limit}")
+    if row.get("usage_source") != "wire":
+        fold.count(ReasonKind.UNMETERED, "not metered on the wire")
+    if row.get("model") != policy.model:
+        fold.count(ReasonKind.OTHER_MODEL, f"of model {row.get('model')!r:.80}, not {policy.model!r:.80}")
+    if row.get("benchmark_model", row.get("model")) != row.get("model"):
+        fold.count(ReasonKind.OTHER_MODEL, f"whose sweep names model {row.get('benchmark_model')!r:.80}")
+    for name in SAME_EVERYWHERE:
+        fold.note("", name, row)
+    match policy.metric:
+        case "cost_usd":
+            fold.note("", "price_table", row)
+        case "duration_s":
+            fold.note("", "host", row)
+        case _:
+            pass
+    for name in SAME_IN_A_TASK:
+        fold.note(f"task {row.get('task')}", name, row)
+    for name in SAME_IN_AN_ARM:
+        fold.note(f"arm {row.get('arm')}", name, row)
+    _look_at_its_age(row, fold, admission)
+
+
+def _look_at_its_age(row: Row, fold: _Fold, admission: Admission) -> None:
     try:
-        moment = datetime.fromisoformat(value or "")
+        moment = datetime.fromisoformat(text(row.get("recorded_at")) or "")
     except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo is not None else None
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        fold.count(ReasonKind.UNDATED, "without a moment of recording")
+    elif moment > admission.now + CLOCK_SKEW:
+        fold.count(ReasonKind.FROM_THE_FUTURE, "recorded later than now: a clock is wrong")
+    elif admission.now.astimezone(UTC) - moment > timedelta(days=admission.max_age_days):
+        fold.count(ReasonKind.TOO_OLD, f"older than {admission.max_age_days} days")
+
+
+def _of_the_file(fold: _Fold, admission: Admission) -> Iterator[Reason]:
+    if not admission.sealed:
+        yield Reason(kind=ReasonKind.UNSEALED, detail="no seal covers the rows: name the results directory of a sweep.")
+    if admission.n_uncounted:
+        yield Reason(
+            kind=ReasonKind.INCOMPLETE,
+            detail=f"{admission.n_uncounted} planned trials have no counting attempt; resume the sweep.",
+        )
+    if not fold.n_rows:
+        yield Reason(kind=ReasonKind.NO_ROWS, detail="no row of either arm is evidence.")
+
+
+def _counted(fold: _Fold) -> Iterator[Reason]:
+    for (kind, what), n_rows in fold.counted.items():
+        yield Reason(kind=kind, detail=f"{n_rows} of {fold.n_rows} rows are {what}.")
+
+
+def _mixed(fold: _Fold) -> Iterator[Reason]:
+    for (scope, name), seen in fold.seen.items():
+        problem = seen.problem(nullable=name in MAY_BE_NULL)
+        if problem is not None:
+            kind = KINDS.get(name)
+            if kind is None:
+                kind = ReasonKind.MIXED_TASK if name in SAME_IN_A_TASK else ReasonKind.MIXED_ARM
+            yield Reason(kind=kind, detail=f"{f'{scope}: ' if scope else ''}{name} {problem}.")

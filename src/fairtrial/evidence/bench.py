@@ -8,6 +8,7 @@ superseded as well.
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
@@ -27,6 +28,7 @@ __all__ = [
     "ArmAggregate",
     "BenchFold",
     "BenchSummary",
+    "CountedRun",
     "Savings",
     "Streaks",
     "broken_incumbents",
@@ -134,8 +136,17 @@ class BenchSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """The numbers kept of one counting attempt."""
+class CountedRun:
+    """The numbers kept of one counting attempt.
+
+    Attributes:
+        number: Its attempt's number; 0 for a bare row.
+        void: It is no evidence.
+        kind: Its error kind, or None.
+        resolved: It ended without an error kind and its row says resolved.
+        transcript_missing: Its transcript was lost.
+        values: What was measured, in the order of `MEDIAN_FIELDS`.
+    """
 
     number: int
     void: bool
@@ -149,13 +160,13 @@ class _Run:
 class _Cell:
     """One arm on one task while rows still come in."""
 
-    bare: list[_Run] = field(default_factory=list["_Run"])
-    by_key: dict[str, _Run] = field(default_factory=dict[str, "_Run"])
+    bare: list[CountedRun] = field(default_factory=list["CountedRun"])
+    by_key: dict[str, CountedRun] = field(default_factory=dict[str, "CountedRun"])
     voided_attempts: int = 0
     task_class: str | None = None
     spent: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SPENT_FIELDS])
 
-    def add(self, run: _Run, attempt: Attempt | None) -> None:
+    def add(self, run: CountedRun, attempt: Attempt | None) -> None:
         for values, name in zip(self.spent, SPENT_FIELDS, strict=True):
             values.append(run.values[MEDIAN_FIELDS.index(name)])
         held = None if attempt is None else self.by_key.get(attempt.key)
@@ -212,7 +223,7 @@ class BenchFold:
         if cell.task_class is None:
             cell.task_class = text(row.get("class"))
         kind = kind_of(row)
-        run = _Run(
+        run = CountedRun(
             number=0 if attempt is None else attempt.number,
             void=is_void(row),
             kind=kind,
@@ -221,6 +232,14 @@ class BenchFold:
             values=tuple(measured(row.get(name)) for name in MEDIAN_FIELDS),
         )
         cell.add(run, attempt)
+
+    def counted_runs(self, arm: str) -> dict[str, tuple[CountedRun, ...]]:
+        """Give an arm's counting attempts by task: bare rows as they came, then the others by their keys."""
+        return {
+            task: (*cell.bare, *(run for _, run in sorted(cell.by_key.items(), key=itemgetter(0))))
+            for task, arms in sorted(self._cells.items())
+            if (cell := arms.get(arm)) is not None
+        }
 
     def summary(self) -> BenchSummary:
         """Give what the rows so far say."""

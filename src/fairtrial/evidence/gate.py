@@ -7,7 +7,7 @@ different question, asked elsewhere; this module only decides what the numbers s
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -15,7 +15,17 @@ from fairtrial.errors import UsageError
 from fairtrial.evidence.bench import Aggregates, ArmAggregate
 from fairtrial.stats.summary import median, percent_saved
 
-__all__ = ["METRICS", "Decision", "GatePolicy", "GateTask", "Outcome", "decide", "decision_fields"]
+__all__ = [
+    "METRICS",
+    "METRIC_WARNINGS",
+    "Decision",
+    "GatePolicy",
+    "GateTask",
+    "Outcome",
+    "decide",
+    "decide_with_voids_as_failures",
+    "decision_fields",
+]
 
 METRICS: Final = ("cost_usd", "output_tokens", "duration_s", "num_turns")
 UNGATED_REGRESSION_LIMIT_PCT: Final = 100.0
@@ -176,6 +186,34 @@ def decide(aggregates: Aggregates, policy: GatePolicy) -> Decision:
         metric_warning=METRIC_WARNINGS.get(policy.metric),
         tasks=tasks,
     )
+
+
+def decide_with_voids_as_failures(decision: Decision, aggregates: Aggregates, policy: GatePolicy) -> Decision:
+    """Decide again as if each superseded void were a failed run of its arm; a promotion must hold both ways.
+
+    A void is superseded by a new attempt of the same trial. The numbers of runs may then differ between the arms, which
+    is no lack of evidence here; what is lacking at first sight is lacking still.
+    """
+    if decision.outcome is Outcome.INSUFFICIENT_EVIDENCE:
+        return decision
+    tasks: list[GateTask] = []
+    for t in decision.tasks:
+        arms = aggregates[t.task]
+        candidate_runs = t.candidate_valid_runs + arms[policy.candidate_arm].voided_attempts
+        incumbent_runs = t.incumbent_valid_runs + arms[policy.incumbent_arm].voided_attempts
+        tasks.append(
+            replace(
+                t,
+                quality_floor_met=t.quality_floor_met and t.candidate_resolved == candidate_runs,
+                incumbent_valid_runs=incumbent_runs,
+                candidate_valid_runs=candidate_runs,
+            )
+        )
+    against = tuple(_objections(tuple(tasks), policy))
+    outcome, reasons = decision.outcome, decision.reasons
+    if against:
+        outcome, reasons = Outcome.KEEP_INCUMBENT, against
+    return replace(decision, outcome=outcome, reasons=reasons, tasks=tuple(tasks))
 
 
 def decision_fields(decision: Decision) -> dict[str, object]:

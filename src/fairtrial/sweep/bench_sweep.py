@@ -48,6 +48,7 @@ from fairtrial.sweep.resolve import changed_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
 __all__ = [
+    "SCRATCH_MODE",
     "BenchInputs",
     "begin_bench",
     "open_inputs",
@@ -351,9 +352,9 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
         if (repair := journal.repair) is not None:
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
             how.say(f"{results.results_jsonl}: {torn} is kept as {repair.kept}")
-        control = _start_gateway(stack, inputs, scratch)
+        gateway = _start_gateway(stack, inputs, scratch)
         this_pass = Pass(
-            lane=_lane(results, inputs, control, n_workers),
+            lane=_lane(results, inputs, gateway, n_workers),
             results=results,
             journal=journal,
             sweep=sweep.sweep,
@@ -395,7 +396,7 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
     )
 
 
-def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> str | None:
+def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> GatewayProcess | None:
     """Start this node's gateway, which alone is given the provider's key; None when no arm speaks to a model."""
     if not inputs.dialects:
         return None
@@ -409,10 +410,11 @@ def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> str 
     )
     env = {name: os.environ[name] for name in kept if name in os.environ}
     gateway = stack.enter_context(GatewayProcess(python=sys.executable))
-    return str(gateway.start(GatewaySettings(directory=str(scratch / "g"), upstreams=upstreams), env))
+    gateway.start(GatewaySettings(directory=str(scratch / "g"), upstreams=upstreams), env)
+    return gateway
 
 
-def _lane(results: Results, inputs: BenchInputs, control: str | None, n_workers: int) -> Lane[PlannedBench]:
+def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None, n_workers: int) -> Lane[PlannedBench]:
     options, controls = inputs.options, inputs.controls
     dialects = {name: _dialect(name) for name in {arm.agent for arm in inputs.arms}}
 
@@ -424,7 +426,7 @@ def _lane(results: Results, inputs: BenchInputs, control: str | None, n_workers:
         return BenchSpec(
             **{each.name: getattr(shared, each.name) for each in fields(AttemptSpec)},
             bench=trial.bench,
-            gateway=control if dialect is not None else None,
+            gateway=str(gateway.control) if dialect is not None and gateway is not None else None,
             source=source,
             n_workers=n_workers,
             allow_unenforced=options.allow_unenforced,
@@ -435,9 +437,19 @@ def _lane(results: Results, inputs: BenchInputs, control: str | None, n_workers:
             raise TypeError(f"{type(spec).__name__} is no attempt of the agent lane")
         return lost_row(spec, kind, detail, results.attempt_dir(spec.key, spec.attempt))
 
+    def require_ready() -> None:
+        if gateway is not None and gateway.has_ended:
+            raise HostError(f"the gateway died; see its last words above, then `fairtrial resume {results.root}`")
+
     n_phases = max(len(arm.phases) for arm in inputs.arms)
     limit_s = (n_phases + 2) * options.timeout_s + OWN_TIME_S
-    return Lane(complete=complete, void_row=void_row, trial_limit_s=limit_s, outage_streak=options.outage_streak)
+    return Lane(
+        complete=complete,
+        void_row=void_row,
+        trial_limit_s=limit_s,
+        outage_streak=options.outage_streak,
+        require_ready=require_ready,
+    )
 
 
 def _dialect(agent: str) -> str | None:

@@ -34,7 +34,17 @@ from fairtrial.store.layout import INTENT, Results
 from fairtrial.store.reserve import is_low
 from fairtrial.sweep.worker import SPEC
 
-__all__ = ["Due", "Event", "Lane", "Pass", "Planned", "drive", "due_attempts", "worker_environment"]
+__all__ = [
+    "Due",
+    "Event",
+    "Lane",
+    "P",
+    "Pass",
+    "Planned",
+    "drive",
+    "due_attempts",
+    "worker_environment",
+]
 
 LOG: Final = logging.getLogger(__name__)
 WORKER_GRACE_S: Final = 10.0
@@ -71,6 +81,10 @@ class Due(Generic[P]):
     attempt: int
 
 
+def _always() -> None:
+    """Nothing can keep a trial from beginning."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane(Generic[P]):
     """What differs between the lanes while a sweep runs.
@@ -80,12 +94,14 @@ class Lane(Generic[P]):
         void_row: The row of an attempt that its worker did not end: kind and detail of the ending.
         trial_limit_s: Seconds after which a worker that does not answer is given up.
         outage_streak: Endings in a row, such as an outage causes, after which no new trial is begun; 0 for never.
+        require_ready: Called before each trial; raises `HostError` when none can be begun any more.
     """
 
     complete: Callable[[AttemptSpec, P], AnySpec]
     void_row: Callable[[AnySpec, str, str], Mapping[str, object]]
     trial_limit_s: float
     outage_streak: int = 0
+    require_ready: Callable[[], None] = _always
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +286,7 @@ def _feed(sweep: Pass[P], seats: Sequence[_Seat[P]], blocks: deque[deque[Due[P]]
             raise HostError(
                 f"{sweep.results.root}: too little space is left on its disk for another trial; free some, then resume"
             )
+        sweep.lane.require_ready()
         seat.running = seat.block.popleft()
         seat.since_s = time.monotonic()
         seat.worker.send(SPEC.dump_json(sweep.spec(seat.running)) + b"\n")

@@ -208,3 +208,53 @@ def test_an_arm_of_ones_own_runs(trial: RunTrial, tmp_path: Path) -> None:
     ]
     row = trial(arm="mine", arms=read_arms(arms), agents=agents)
     assert of(row, "resolved", "error_kind") == (True, None)
+
+
+UPSTREAM = {
+    "runner": "unittest",
+    "command": "tests.test_upstream",
+    "expect_tests": 1,
+    "files": [
+        {"source": "test_hidden.py", "target": "tests/test_upstream.py", "into": "workspace"},
+        {"source": "empty", "target": "tests/__init__.py", "into": "workspace"},
+    ],
+}
+
+
+def test_upstream_tests_are_placed_over_the_tree(trial: RunTrial, world: Path) -> None:
+    (world / "empty").write_text("")
+    row = trial([bash(MEND), DONE], oracle=UPSTREAM)
+    assert of(row, "resolved", "error_kind") == (True, None), row["error_detail"]
+
+
+def test_a_test_that_the_agent_puts_in_the_place_of_the_oracles_is_replaced(trial: RunTrial, world: Path) -> None:
+    (world / "empty").write_text("")
+    forge = (
+        "rm -rf tests; mkdir tests; printf 'import unittest\n' > tests/test_upstream.py; ln -s /etc tests/__init__.py"
+    )
+    row = trial([bash(forge), DONE], oracle=UPSTREAM, verify="true")
+    assert of(row, "resolved", "error_kind") == (False, "oracle-failed"), row["error_detail"]
+
+
+def test_a_command_of_ones_own_proves_that_it_finished_by_the_nonce(trial: RunTrial) -> None:
+    check = "python3 -c 'import calc; assert calc.add(2, 3) == 5'"
+    files = [{"source": "test_hidden.py", "target": "test_hidden.py"}]
+    proving = {"command": f'{check} && echo "$FAIRTRIAL_NONCE" >&"$FAIRTRIAL_PROOF_FD"', "files": files}
+    assert trial([bash(MEND), DONE], oracle=proving)["resolved"] is True
+    row = trial([bash(MEND), DONE], oracle={"command": check, "files": files})
+    assert of(row, "resolved", "error_kind", "oracle_proof") == (False, "oracle-failed", "missing")
+
+
+def test_a_lost_oracle_is_void(trial: RunTrial, scratch: Path) -> None:
+    row = trial([bash(MEND), DONE])
+    assert row["resolved"] is True
+    digest = json.loads((row["directory"] / "judgement-whole.json").read_text())["files"][0]["sha256"]
+    kept = scratch / "blobs" / digest
+    content = kept.read_bytes()
+    kept.chmod(0o600)
+    kept.write_bytes(b"changed")
+    try:
+        lost = trial([bash(MEND), DONE])
+    finally:
+        kept.write_bytes(content)
+    assert of(lost, "resolved", "error_kind") == (False, "oracle-unavailable")

@@ -66,6 +66,8 @@ def test_a_changed_oracle_is_named(write_tasks: WriteTasks, task_text: str, blob
         ("source: oracle.py", "source: absent.py", "cannot be read"),
         ("reference: reference.patch", "reference: absent.patch", "cannot be read"),
         ("    class:", "    toolchains: [/nonexistent/py]\n    class:", "no such directory on this host"),
+        ("    class:", "    isolation: process\n    class:", "not built yet"),
+        ("    class:", "    sandbox_copy: [absent]\n    class:", "cannot be captured"),
     ],
 )
 def test_what_is_not_there_is_named_at_its_place(

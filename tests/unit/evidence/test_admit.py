@@ -1,75 +1,182 @@
-"""Which rows may be used for a promotion."""
-
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fairtrial.evidence.admit import LIMITS, Admission
+from fairtrial.evidence.admit import MAX_AGE_DAYS, REQUIRED_LIMITS, Admission, Reason, ReasonKind, admit
+from fairtrial.evidence.gate import GatePolicy
+from fairtrial.evidence.rows import Row
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+POLICY = GatePolicy(incumbent_arm="old", candidate_arm="new", model="m-1")
+FIT = Admission(sealed=True, n_uncounted=0, now=NOW)
 
 
-def row(**changes: object) -> dict[str, object]:
+def row(arm: str = "old", task: str = "t", **fields: object) -> dict[str, object]:
     return {
-        "task": "t",
-        "arm": "a",
+        "task": task,
+        "arm": arm,
         "error_kind": None,
-        "model": "m",
-        "agent": "x",
-        "agent_version": "1",
-        "sandbox_backend": "bubblewrap",
-        "fairtrial": "0.1",
         "sandboxed": True,
-        "limits_enforced": dict.fromkeys(LIMITS, "by us"),
-        "scripted_model": False,
-        "controls": "held",
+        "sandbox_backend": "bubblewrap",
+        "limits_enforced": dict.fromkeys(REQUIRED_LIMITS, "cgroup"),
         "usage_source": "wire",
-        "recorded_at": "2026-11-29T11:00:00Z",
-        "oracle_digest": "o",
-        **changes,
+        "model": "m-1",
+        "benchmark_model": "m-1",
+        "agent": "bash-agent",
+        "agent_version": "1",
+        "effort": None,
+        "scripted_model": False,
+        "source": "fairtrial 1",
+        "host": "h",
+        "price_table": "p 1",
+        "task_base_sha": f"base of {task}",
+        "sanitized_task_sha": f"sha of {task}",
+        "task_prompt_digest": f"prompt of {task}",
+        "setup_digest": "",
+        "verify_digest": f"check of {task}",
+        "oracle_digest": f"oracle of {task}",
+        "oracle_command_digest": "c",
+        "oracle_manifest_digest": "m",
+        "arm_digest": f"digest of {arm}",
+        "candidate_overlay_digest": "o" if arm == "new" else None,
+        "recorded_at": "2026-11-28T12:00:00.000000Z",
+        **fields,
     }
 
 
-def reasons(*rows: dict[str, object], sealed: bool = True, model: str | None = "m") -> str:
-    admission = Admission(arms=("a", "b"), model=model, now=NOW, sealed=sealed)
-    for each in rows:
-        admission.add(each)
-    return " ".join(admission.reasons())
+ROWS = [row("old"), row("new"), row("old", "u"), row("new", "u"), row("other", model="m-9", sandboxed=False)]
 
 
-def test_good_rows_may_be_used() -> None:
-    assert reasons(row(), row(arm="b")) == ""
+def kinds(rows: list[dict[str, object]], admission: Admission = FIT, policy: GatePolicy = POLICY) -> list[ReasonKind]:
+    return [reason.kind for reason in admit(rows, policy, admission)]
+
+
+def without(name: str) -> dict[str, object]:
+    return {key: value for key, value in row("new").items() if key != name}
+
+
+def test_rows_that_fit_together_may_be_used_whatever_other_arms_did() -> None:
+    assert admit(ROWS, POLICY, FIT) == ()
+
+
+def test_unsealed_rows_may_not_be_used() -> None:
+    assert admit(ROWS, POLICY, replace(FIT, sealed=False, n_uncounted=None)) == (
+        Reason(kind=ReasonKind.UNSEALED, detail="no seal covers the rows: name the results directory of a sweep."),
+    )
+
+
+def test_planned_trials_that_do_not_count_are_a_reason() -> None:
+    assert kinds(ROWS, replace(FIT, n_uncounted=2)) == [ReasonKind.INCOMPLETE]
+
+
+def test_no_row_of_either_arm_is_a_reason() -> None:
+    assert kinds([row("other")]) == [ReasonKind.NO_ROWS]
+    assert kinds([row("old", error_kind="infra-error", model=None)]) == [ReasonKind.NO_ROWS]
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("change", "kind"),
     [
-        ({"sandboxed": False}, "without a sandbox"),
-        ({"sandboxed": 1}, "without a sandbox"),
-        ({"limits_enforced": {"memory": "cgroup"}}, "limits that were not enforced"),
-        ({"limits_enforced": None}, "limits that were not enforced"),
-        ({"scripted_model": True}, "scripted model"),
-        ({"scripted_model": None}, "scripted model"),
-        ({"controls": "stale"}, "without fresh controls"),
-        ({"usage_source": "cli"}, "not counted on the wire"),
-        ({"recorded_at": None}, "no time"),
-        ({"recorded_at": "2026-11-29T11:00:00"}, "no time"),
-        ({"recorded_at": (NOW + timedelta(minutes=6)).isoformat()}, "from the future"),
-        ({"recorded_at": (NOW - timedelta(days=91)).isoformat()}, "older than 90 days"),
-        ({"model": "n"}, "another model than m: n"),
-        ({"agent_version": "2"}, "version of the agent"),
-        ({"oracle_digest": "p"}, "task t: rows differ in oracle"),
+        ({"sandboxed": False}, ReasonKind.UNCONTAINED),
+        ({"sandboxed": 1}, ReasonKind.UNCONTAINED),
+        ({"sandboxed": None}, ReasonKind.UNCONTAINED),
+        ({"usage_source": "cli"}, ReasonKind.UNMETERED),
+        ({"usage_source": None}, ReasonKind.UNMETERED),
+        ({"model": "m-2", "benchmark_model": "m-2"}, ReasonKind.OTHER_MODEL),
+        ({"benchmark_model": "m-2"}, ReasonKind.OTHER_MODEL),
+        ({"agent": "codex"}, ReasonKind.MIXED_AGENT),
+        ({"agent_version": "2"}, ReasonKind.MIXED_AGENT),
+        ({"agent_version": None}, ReasonKind.MIXED_AGENT),
+        ({"effort": "high"}, ReasonKind.MIXED_AGENT),
+        ({"scripted_model": True}, ReasonKind.MIXED_AGENT),
+        ({"sandbox_backend": "other"}, ReasonKind.MIXED_SANDBOX),
+        ({"source": "fairtrial 2"}, ReasonKind.MIXED_HARNESS),
+        ({"price_table": "p 2"}, ReasonKind.MIXED_PRICES),
+        ({"task_base_sha": "x"}, ReasonKind.MIXED_TASK),
+        ({"sanitized_task_sha": "x"}, ReasonKind.MIXED_TASK),
+        ({"task_prompt_digest": "x"}, ReasonKind.MIXED_TASK),
+        ({"setup_digest": "x"}, ReasonKind.MIXED_TASK),
+        ({"verify_digest": "x"}, ReasonKind.MIXED_TASK),
+        ({"oracle_digest": "x"}, ReasonKind.MIXED_TASK),
+        ({"oracle_command_digest": "x"}, ReasonKind.MIXED_TASK),
+        ({"oracle_manifest_digest": "x"}, ReasonKind.MIXED_TASK),
+        ({"arm_digest": "x"}, ReasonKind.MIXED_ARM),
+        ({"candidate_overlay_digest": "x"}, ReasonKind.MIXED_ARM),
+        ({"recorded_at": "yesterday"}, ReasonKind.UNDATED),
+        ({"recorded_at": "2026-11-28T12:00:00"}, ReasonKind.UNDATED),
+        ({"recorded_at": 7}, ReasonKind.UNDATED),
     ],
 )
-def test_each_doubt_has_its_reason(changes: dict[str, object], words: str) -> None:
-    assert words in reasons(row(), row(arm="b", **changes))
+def test_one_row_that_does_not_fit_spoils_the_evidence(change: dict[str, object], kind: ReasonKind) -> None:
+    (reason,) = admit([*ROWS, row("new", **change)], POLICY, FIT)
+    assert reason.kind is kind
+    assert kinds([*ROWS, row("other", **change)]) == []
+    assert kinds([*ROWS, row("new", error_kind="session-error", **change)]) == []
 
 
-def test_unsealed_rows_and_none_at_all_are_told() -> None:
-    assert "not sealed" in reasons(row(), sealed=False)
-    assert "no row" in reasons()
-    assert "no row" in reasons(row(arm="c"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sandboxed",
+        "limits_enforced",
+        "usage_source",
+        "model",
+        "agent",
+        "agent_version",
+        "scripted_model",
+        "sandbox_backend",
+        "source",
+        "price_table",
+        "task_base_sha",
+        "sanitized_task_sha",
+        "task_prompt_digest",
+        "setup_digest",
+        "verify_digest",
+        "oracle_digest",
+        "oracle_command_digest",
+        "oracle_manifest_digest",
+        "arm_digest",
+        "recorded_at",
+    ],
+)
+def test_a_field_that_no_row_has_is_a_reason(name: str) -> None:
+    bare: list[dict[str, object]] = [{**without(name), "arm": arm} for arm in ("old", "new")]
+    assert kinds(bare)
 
 
-def test_voids_and_other_arms_raise_no_doubt_here() -> None:
-    assert reasons(row(), row(arm="c", sandboxed=False), row(error_kind="infra-error", sandboxed=None)) == ""
+@pytest.mark.parametrize("limit", REQUIRED_LIMITS)
+def test_every_limit_must_have_been_enforced(limit: str) -> None:
+    enforced = {name: "cgroup" for name in REQUIRED_LIMITS if name != limit}
+    (reason,) = admit([*ROWS, row("new", limits_enforced=enforced)], POLICY, FIT)
+    assert reason.kind is ReasonKind.UNENFORCED_LIMIT
+    assert reason.detail == f"1 of 5 rows are without an enforced limit of {limit}."
+
+
+def test_unsafe_rows_without_a_sandbox_say_so_and_are_refused() -> None:
+    assert ReasonKind.UNCONTAINED in kinds([row("old"), row("new", sandbox_backend="none")])
+
+
+def test_prices_matter_only_to_cost_and_machines_only_to_time() -> None:
+    rows = [*ROWS, row("new", price_table=None, host="h2")]
+    assert kinds(rows) == [ReasonKind.MIXED_PRICES]
+    assert kinds(rows, policy=replace(POLICY, metric="duration_s")) == [ReasonKind.MIXED_MACHINE]
+    assert kinds(rows, policy=replace(POLICY, metric="num_turns")) == []
+
+
+def test_age_is_counted_to_the_second() -> None:
+    oldest = NOW - timedelta(days=MAX_AGE_DAYS)
+    latest = NOW + timedelta(minutes=5)
+    for moment, found in (
+        (oldest, []),
+        (oldest - timedelta(seconds=1), [ReasonKind.TOO_OLD]),
+        (latest, []),
+        (latest + timedelta(seconds=1), [ReasonKind.FROM_THE_FUTURE]),
+    ):
+        assert kinds([*ROWS, row("new", recorded_at=moment.isoformat())]) == found
+
+
+def test_a_long_list_of_values_is_cut() -> None:
+    rows: list[Row] = [row("new", agent_version=str(number)) for number in range(9)]
+    (reason,) = admit(rows, POLICY, FIT)
+    assert reason.detail == "agent_version has 9 values: 0, 1, 2, 3 and 5 more."

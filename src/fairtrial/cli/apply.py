@@ -1,0 +1,70 @@
+"""`fairtrial apply`: put a promoted candidate into the working tree, all or nothing."""
+
+from pathlib import Path
+
+import click
+
+from fairtrial.cli.output import print_json
+from fairtrial.errors import UsageError
+from fairtrial.host.clock import utc_now
+from fairtrial.host.signals import stop_requests
+from fairtrial.promote.apply import apply_promotion, require_promotable
+from fairtrial.promote.recovery import recover
+from fairtrial.promote.transaction import Step
+from fairtrial.store.layout import open_results
+
+__all__ = ["command"]
+
+
+class _StopError(BaseException):
+    """A signal asked us to stop: everything is put back."""
+
+
+@click.command("apply")
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path),
+    help="Top of the work tree that is changed; the current directory when left out.",
+)
+@click.option("--check", is_flag=True, help="Say whether it may be applied, and change nothing.")
+@click.option("--recover", "is_recovery", is_flag=True, help="Clean up in --project what a broken-off apply left.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def command(*, directory: Path | None, project: Path | None, check: bool, is_recovery: bool, as_json: bool) -> int:
+    """Put the promoted candidate of DIRECTORY into the work tree of --project: every file or none.
+
+    Everything is checked again first: the seal, the promotion, each decision from its rows, and that the project still
+    holds what the candidate was measured against. Only the work tree changes; commit and review stay yours.
+
+    Exit code 0: applied; 1: it may not be applied; 2: the project is not what was measured against; 4: the evidence is
+    not what was written, or the tree was changed meanwhile.
+    """
+    if (directory is None) != is_recovery:
+        raise UsageError("name a results directory to apply, or --recover to clean up, and not both")
+    tree = (project or Path()).absolute()
+    replaced: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    if directory is None:
+        done = recover(tree)
+    elif check:
+        require_promotable(open_results(directory), now=utc_now())
+    else:
+        with stop_requests() as stop:
+
+            def watch(_step: Step, _path: str) -> None:
+                if stop.signal_number is not None:
+                    raise _StopError
+
+            try:
+                replaced = apply_promotion(open_results(directory), tree, now=utc_now(), watch=watch)
+            except _StopError:
+                click.echo("fairtrial: stopped; everything is as it was", err=True)
+                return 128 + (stop.signal_number or 0)
+    if as_json:
+        print_json({"schema": "apply/1", "replaced": list(replaced), "recovered": list(done)})
+    else:
+        for line in (*(f"replaced {path}" for path in replaced), *done):
+            click.echo(line)
+        if not replaced and not done:
+            click.echo("may be applied" if check else "nothing to do")
+    return 0

@@ -1,0 +1,90 @@
+"""Rows to a decision: shared by the commands that ask the gate."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import click
+
+from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
+from fairtrial.evidence.admit import Admission
+from fairtrial.evidence.endings import VOID_MEMBERS, is_void
+from fairtrial.evidence.gate import METRICS, Outcome
+from fairtrial.evidence.verdict import Verdict
+from fairtrial.store.audit import audit
+from fairtrial.store.layout import Results, open_results
+from fairtrial.store.rows import read_rows
+from fairtrial.store.sweep_file import read_sweep
+
+__all__ = ["DEFAULT_SEED", "admission_of", "gate_exit_code", "open_evidence", "policy_options"]
+
+DEFAULT_SEED: Final = 20260908
+THE_ANSWER_IS_NO: Final = 1
+ReadRows = Callable[[], Iterator[Mapping[str, object]]]
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def policy_options(command: _Command) -> _Command:
+    """Give a command the options of the gate's policy."""
+    for option in (
+        click.option(
+            "--max-task-regression-pct",
+            type=float,
+            default=20.0,
+            show_default=True,
+            help="How much worse the metric of a task may get.",
+        ),
+        click.option(
+            "--min-improvement-pct",
+            type=float,
+            default=5.0,
+            show_default=True,
+            help="Median improvement from which a candidate is promoted.",
+        ),
+        click.option("--min-runs", type=int, default=3, show_default=True, help="Valid runs that a side needs."),
+        click.option(
+            "--metric", default="cost_usd", show_default=True, help=f"What is to get less: {', '.join(METRICS)}."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def open_evidence(path: Path) -> tuple[ReadRows, Results | None, int | None]:
+    """Open a results directory, audited, or a bare file of rows.
+
+    Returns:
+        How to read the rows; the directory, when it is intact and sealed; planned trials without a counting attempt.
+
+    Raises:
+        IntegrityError: Something in the directory is not what was written.
+        UsageError: It is neither, or of the other lane.
+    """
+    if not path.is_dir():
+        return (lambda: read_rows(path)), None, None
+    results = open_results(path)
+    found = audit(results, is_void=is_void, final_members=VOID_MEMBERS)
+    if not found.is_intact:
+        problem = found.problems[0].as_line()
+        raise IntegrityError(f"{path}: {problem}; see `fairtrial audit {path}`, and believe nothing derived from it")
+    sweep = read_sweep(results)
+    if sweep.lane != "bench":
+        raise UsageError(f"{path}: holds a sweep of the {sweep.lane} lane; the gate is for the agent lane")
+    n_uncounted = (found.n_planned or 0) - (found.n_counting or 0)
+    journal, name = results.results_jsonl, sweep.sweep
+    return (lambda: read_rows(journal, sweep_id=name)), results if found.sealed else None, n_uncounted
+
+
+def admission_of(results: Results | None, n_uncounted: int | None, *, now: datetime) -> Admission:
+    """What `admit` must know beside the rows."""
+    return Admission(sealed=results is not None, n_uncounted=n_uncounted, now=now)
+
+
+def gate_exit_code(report: Verdict, *, n_uncounted: int | None) -> int:
+    """0 promotable; 5 when more trials are needed; 1 when the answer is no."""
+    if report.promotable:
+        return 0
+    if report.decision.outcome is Outcome.INSUFFICIENT_EVIDENCE or n_uncounted:
+        return NotEnoughEvidenceError.exit_code
+    return THE_ANSWER_IS_NO

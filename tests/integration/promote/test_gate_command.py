@@ -1,0 +1,139 @@
+"""`fairtrial gate` on results directories and bare files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.cli.main import run
+from fairtrial.store.layout import Results
+
+Row = dict[str, Any]
+MakePairs = Callable[..., list[Row]]
+WriteResults = Callable[..., Results]
+Capture = pytest.CaptureFixture[str]
+ARMS = ("--incumbent", "workflow", "--candidate", "candidate_workflow")
+ASK = (*ARMS, "--model", "m-1")
+
+
+def gate(path: object, capsys: Capture, *options: str, code: int) -> dict[str, Any]:
+    assert run(["gate", str(path), *options, "--json"]) == code
+    printed = capsys.readouterr()
+    value: dict[str, Any] = json.loads(printed.out)
+    return value
+
+
+def test_a_sealed_win_is_promotable(make_pairs: MakePairs, write_results: WriteResults, capsys: Capture) -> None:
+    results = write_results(make_pairs())
+    said = gate(results.root, capsys, *ASK, code=0)
+    assert (said["schema"], said["decision"], said["promotable"], said["sealed"]) == ("gate/1", "promote", True, True)
+    assert said["median_improvement_pct"] == 50.0
+    assert said["inadmissible"] == []
+    assert said["as_failures"]["decision"] == "promote"
+    assert said["policy"]["incumbent_arm"] == "workflow"
+    assert said["false_promotion"]["n_resamples"] == 2000
+    assert said["false_promotion"]["p_promoted"] == 0.0
+    assert [task["task"] for task in said["tasks"]] == ["t0", "t1"]
+
+
+def test_the_same_rows_bare_are_decided_and_not_promotable(
+    make_pairs: MakePairs, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in make_pairs()))
+    said = gate(path, capsys, *ASK, code=1)
+    assert (said["decision"], said["promotable"], said["sealed"]) == ("promote", False, False)
+    assert [reason["kind"] for reason in said["inadmissible"]] == ["unsealed"]
+
+
+def test_an_unsealed_directory_is_not_promotable(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    said = gate(write_results(make_pairs(), seal=False).root, capsys, *ASK, code=1)
+    assert [reason["kind"] for reason in said["inadmissible"]] == ["unsealed"]
+
+
+def test_a_losing_candidate_keeps_the_incumbent(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    said = gate(write_results(make_pairs(cost_usd=0.99)).root, capsys, *ASK, code=1)
+    assert (said["decision"], said["promotable"]) == ("keep_incumbent", False)
+
+
+def test_without_a_model_there_is_not_enough_evidence(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    said = gate(write_results(make_pairs()).root, capsys, *ARMS, code=5)
+    assert said["decision"] == "insufficient_evidence"
+
+
+def test_planned_trials_that_never_ran_are_not_enough_evidence(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    said = gate(write_results(make_pairs(), n_more_planned=1).root, capsys, *ASK, code=5)
+    assert (said["decision"], said["promotable"]) == ("promote", False)
+    assert [reason["kind"] for reason in said["inadmissible"]] == ["incomplete"]
+
+
+def test_a_changed_row_is_no_evidence_at_all(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    results = write_results(make_pairs(cost_usd=0.99))
+    text = results.results_jsonl.read_text()
+    results.results_jsonl.write_text(text.replace('"cost_usd":0.99', '"cost_usd":0.49'))
+    assert "fairtrial audit" in gate(results.root, capsys, *ASK, code=4)["message"]
+
+
+def test_a_superseded_void_of_the_candidate_forbids_a_promotion(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    rows = make_pairs()
+    void = {**rows[1], "error_kind": "session-error", "resolved": False, "cost_usd": None}
+    said = gate(write_results([void, *rows]).root, capsys, *ASK, code=1)
+    assert (said["decision"], said["as_failures"]["decision"]) == ("promote", "keep_incumbent")
+    assert not said["promotable"]
+    assert said["inadmissible"] == []
+
+
+def test_a_policy_reaches_the_decision(make_pairs: MakePairs, write_results: WriteResults, capsys: Capture) -> None:
+    root = write_results(make_pairs(cost_usd=0.7)).root
+    assert gate(root, capsys, *ASK, "--min-improvement-pct", "30.1", code=1)["decision"] == "keep_incumbent"
+    assert gate(root, capsys, *ASK, "--min-runs", "4", code=5)["decision"] == "insufficient_evidence"
+    said = gate(root, capsys, *ASK, "--metric", "num_turns", "--seed", "3", "--resamples", "2500", code=1)
+    assert said["metric_warning"]
+    assert (said["false_promotion"]["seed"], said["false_promotion"]["n_resamples"]) == (3, 2500)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--metric", "speed"), "unknown metric"),
+        (("--min-runs", "0"), "--min-runs"),
+        (("--resamples", "1999"), "--resamples"),
+        (("--candidate", "workflow"), "incumbent itself"),
+    ],
+)
+def test_a_meaningless_policy_is_a_usage_error(
+    options: tuple[str, ...], words: str, tmp_path: Path, capsys: Capture
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"task":"t","arm":"workflow"}\n')
+    assert words in gate(rows, capsys, *ASK, *options, code=2)["message"]
+
+
+def test_the_other_lane_is_refused(make_pairs: MakePairs, write_results: WriteResults, capsys: Capture) -> None:
+    assert "loop lane" in gate(write_results(make_pairs(), lane="loop").root, capsys, *ASK, code=2)["message"]
+
+
+def test_a_person_reads_the_verdict_its_reasons_and_the_rate(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    root = write_results(make_pairs(model="m-2")).root
+    assert run(["gate", str(root), *ASK]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "candidate_workflow is not to be promoted over workflow." in printed
+    assert "Not usable (other-model): 6 of 12 rows are of model 'm-2', not 'm-1'." in printed
+    assert "equal to the incumbent in 0.0 % of 2000 resamples" in printed
+    assert "+50.0" in printed
