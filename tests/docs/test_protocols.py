@@ -10,7 +10,8 @@ import pytest
 
 from fairtrial import protocols
 from fairtrial.model import agent, loop
-from fairtrial.model.trial import LoopTask, TrialSpec
+from fairtrial.model.bench import BenchTrial
+from fairtrial.model.trial import AttemptSpec, BenchSpec, LoopTask, ModelSource, TrialSpec
 from fairtrial.plugins import GROUPS
 from fairtrial.sweep.worker import Answer
 
@@ -79,3 +80,12 @@ def test_a_trial_spec_is_in_the_reference(read_table: ReadTable) -> None:
     told = [line["field"].strip("`") for line in read_table(PAGE, "A trial spec")]
     answer = ["done", *fields_of(Answer)]
     assert told == [*fields_of(TrialSpec), *(f"loop.{name}" for name in fields_of(LoopTask)), *answer]
+
+
+def test_a_trial_spec_of_the_agent_lane_is_in_the_reference(read_table: ReadTable, names: Names) -> None:
+    lines = read_table(PAGE, "A trial spec of the agent lane")
+    told = [line["field"].strip("`") for line in lines]
+    own = [name for name in fields_of(BenchSpec) if name not in fields_of(AttemptSpec)]
+    assert told == [*own, *(f"bench.{name}" for name in fields_of(BenchTrial))]
+    (source,) = (line for line in lines if line["field"] == "`source`")
+    assert names(source["meaning"]) == fields_of(ModelSource)
