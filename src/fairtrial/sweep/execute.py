@@ -34,7 +34,7 @@ from fairtrial.store.layout import INTENT, Results
 from fairtrial.store.reserve import is_low
 from fairtrial.sweep.worker import SPEC
 
-__all__ = ["P", "Due", "Event", "Lane", "Pass", "Planned", "drive", "due_attempts", "worker_environment"]
+__all__ = ["Due", "Event", "Lane", "Pass", "Planned", "PlannedT", "drive", "due_attempts", "worker_environment"]
 
 LOG: Final = logging.getLogger(__name__)
 WORKER_GRACE_S: Final = 10.0
@@ -60,14 +60,14 @@ class Planned(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Planned)
+PlannedT = TypeVar("PlannedT", bound=Planned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due(Generic[P]):
+class Due(Generic[PlannedT]):
     """One attempt that this pass must make."""
 
-    trial: P
+    trial: PlannedT
     attempt: int
 
 
@@ -76,7 +76,7 @@ def _always() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane(Generic[P]):
+class Lane(Generic[PlannedT]):
     """What differs between the lanes while a sweep runs.
 
     Attributes:
@@ -87,7 +87,7 @@ class Lane(Generic[P]):
         require_ready: Called before each trial; raises `HostError` when none can be begun any more.
     """
 
-    complete: Callable[[AttemptSpec, P], AnySpec]
+    complete: Callable[[AttemptSpec, PlannedT], AnySpec]
     void_row: Callable[[AnySpec, str, str], Mapping[str, object]]
     trial_limit_s: float
     outage_streak: int = 0
@@ -110,7 +110,7 @@ class Event:
 
 
 @dataclass(slots=True, kw_only=True)
-class Pass(Generic[P]):
+class Pass(Generic[PlannedT]):
     """One execution of a sweep: the first, or a resumption.
 
     Attributes:
@@ -128,7 +128,7 @@ class Pass(Generic[P]):
         stop: The user's request to stop.
     """
 
-    lane: Lane[P]
+    lane: Lane[PlannedT]
     results: Results
     journal: Journal
     sweep: str
@@ -150,7 +150,7 @@ class Pass(Generic[P]):
         """So many endings in a row look like an outage that no new trial is begun."""
         return 0 < self.lane.outage_streak <= self.streaks.final
 
-    def spec(self, due: Due[P]) -> AnySpec:
+    def spec(self, due: Due[PlannedT]) -> AnySpec:
         """What a worker is told of an attempt."""
         shared = AttemptSpec(
             sweep=self.sweep,
@@ -164,14 +164,14 @@ class Pass(Generic[P]):
         )
         return self.lane.complete(shared, due.trial)
 
-    def adopt(self, due: Due[P], outcome: Outcome) -> None:
+    def adopt(self, due: Due[PlannedT], outcome: Outcome) -> None:
         """Append the rows of an outcome that is on disk."""
         self.journal.append(outcome.rows, key=due.trial.key, attempt=due.attempt, plan_index=due.trial.plan_index)
         self.n_done += 1
         self.streaks.add(outcome.rows[-1])
         self.watch(Event(n_done=self.n_done, n_due=self.n_due, total=outcome.rows[-1]))
 
-    def close_attempt(self, due: Due[P], kind: str, detail: str) -> None:
+    def close_attempt(self, due: Due[PlannedT], kind: str, detail: str) -> None:
         """End an attempt that its worker did not end: adopt the outcome if there is one, else write a void one."""
         outcome = read_outcome(self.results, due.trial.key, due.attempt)
         if outcome is None:
@@ -194,7 +194,7 @@ class Pass(Generic[P]):
         self.adopt(due, outcome)
 
 
-def due_attempts(plan: Sequence[P], finals: Sequence[Mapping[str, object]]) -> tuple[Due[P], ...]:
+def due_attempts(plan: Sequence[PlannedT], finals: Sequence[Mapping[str, object]]) -> tuple[Due[PlannedT], ...]:
     """What is still to be done: one attempt for every key without a counting one; pure.
 
     Args:
@@ -211,16 +211,16 @@ def due_attempts(plan: Sequence[P], finals: Sequence[Mapping[str, object]]) -> t
 
 
 @dataclass(slots=True)
-class _Seat(Generic[P]):
+class _Seat(Generic[PlannedT]):
     """One worker and what it has been given."""
 
     worker: Worker
-    block: deque[Due[P]]
-    running: Due[P] | None = None
+    block: deque[Due[PlannedT]]
+    running: Due[PlannedT] | None = None
     since_s: float = 0.0
 
 
-def drive(sweep: Pass[P], due: Sequence[Due[P]]) -> None:
+def drive(sweep: Pass[PlannedT], due: Sequence[Due[PlannedT]]) -> None:
     """Run every due attempt; a worker runs one block from end to end.
 
     Raises:
@@ -232,7 +232,7 @@ def drive(sweep: Pass[P], due: Sequence[Due[P]]) -> None:
         return
     argv = (sys.executable, "-m", "fairtrial", "worker")
     n_workers = min(sweep.n_workers, len(blocks))
-    seats: list[_Seat[P]] = [
+    seats: list[_Seat[PlannedT]] = [
         _Seat(worker, deque())
         for worker in sweep.engine.start(argv, n_workers, worker_environment(sweep.sweep, sweep.passed_env))
     ]
@@ -256,14 +256,14 @@ def worker_environment(sweep: str, passed: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _blocks(due: Sequence[Due[P]]) -> deque[deque[Due[P]]]:
-    blocks: dict[str, deque[Due[P]]] = {}
+def _blocks(due: Sequence[Due[PlannedT]]) -> deque[deque[Due[PlannedT]]]:
+    blocks: dict[str, deque[Due[PlannedT]]] = {}
     for each in due:
         blocks.setdefault(each.trial.block, deque()).append(each)
     return deque(blocks.values())
 
 
-def _feed(sweep: Pass[P], seats: Sequence[_Seat[P]], blocks: deque[deque[Due[P]]]) -> bool:
+def _feed(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]], blocks: deque[deque[Due[PlannedT]]]) -> bool:
     """Give every idle worker its next attempt; False when nothing runs and nothing is left."""
     for seat in seats:
         if seat.running is not None or sweep.stop.signal_number is not None or sweep.tripped:
@@ -283,7 +283,7 @@ def _feed(sweep: Pass[P], seats: Sequence[_Seat[P]], blocks: deque[deque[Due[P]]
     return any(seat.running is not None for seat in seats)
 
 
-def _wait(sweep: Pass[P], seats: Sequence[_Seat[P]]) -> None:
+def _wait(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]]) -> None:
     """Sleep until a worker answers or dies, the user stops the sweep, or a trial is overdue."""
     now_s = time.monotonic()
     running = [seat for seat in seats if seat.running is not None]
@@ -295,7 +295,7 @@ def _wait(sweep: Pass[P], seats: Sequence[_Seat[P]]) -> None:
         selector.select(timeout_s)
 
 
-def _collect(sweep: Pass[P], seat: _Seat[P], argv: Sequence[str]) -> None:
+def _collect(sweep: Pass[PlannedT], seat: _Seat[PlannedT], argv: Sequence[str]) -> None:
     """Record what a worker has ended; bury it when it died or is overdue, and seat another."""
     due = seat.running
     if due is None:
@@ -330,7 +330,7 @@ def _collect(sweep: Pass[P], seat: _Seat[P], argv: Sequence[str]) -> None:
         _record(sweep, due, lines[0])
 
 
-def _record(sweep: Pass[P], due: Due[P], answer: bytes) -> None:
+def _record(sweep: Pass[PlannedT], due: Due[PlannedT], answer: bytes) -> None:
     outcome = read_outcome(sweep.results, due.trial.key, due.attempt)
     if outcome is None:
         said = answer.decode("utf-8", "backslashreplace")
@@ -338,7 +338,7 @@ def _record(sweep: Pass[P], due: Due[P], answer: bytes) -> None:
     sweep.adopt(due, outcome)
 
 
-def _dismiss(sweep: Pass[P], seats: Sequence[_Seat[P]]) -> None:
+def _dismiss(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]]) -> None:
     """End every worker; what still runs when the sweep breaks off is cancelled, not lost."""
     for seat in seats:
         seat.worker.end(0 if seat.running else WORKER_GRACE_S)

@@ -31,7 +31,7 @@ from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.rows import read_rows
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
-from fairtrial.sweep.execute import Due, Event, Lane, P, Pass, drive, due_attempts
+from fairtrial.sweep.execute import Due, Event, Lane, Pass, drive, due_attempts
 from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, plan_loop
 from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
@@ -246,7 +246,7 @@ def _waiting(how: SweepOptions) -> Callable[[str], None]:
     return lambda holder: how.say(f"waiting up to {how.lock_wait_s:g} s for another measurement on this host: {holder}")
 
 
-def recover(this_pass: Pass[P], sweep: SweepFile, plan: Sequence[P], say: Callable[[str], None]) -> None:
+def recover(this_pass: Pass[PlannedT], sweep: SweepFile, plan: Sequence[PlannedT], say: Callable[[str], None]) -> None:
     """Record every attempt that began before this pass: adopt its outcome, or name it interrupted."""
     for each in scan_attempts(this_pass.results, sweep, recorded=this_pass.journal.recorded):
         if each.problem is not None:
