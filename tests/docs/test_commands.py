@@ -30,7 +30,7 @@ def lines_of(read_table: ReadTable, heading: str) -> list[dict[str, str]]:
 
 def spellings(parameter: click.Parameter) -> set[str]:
     if isinstance(parameter, click.Argument):
-        return {str(parameter.make_metavar(SETTINGS))}
+        return {str(parameter.make_metavar(SETTINGS)).strip("[]")}
     return {*parameter.opts, *parameter.secondary_opts}
 
 
