@@ -31,7 +31,7 @@ from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.rows import read_rows
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
-from fairtrial.sweep.execute import Due, Event, Lane, Pass, drive, due_attempts
+from fairtrial.sweep.execute import Due, Event, Lane, Pass, PlannedT, drive, due_attempts
 from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, plan_loop
 from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
