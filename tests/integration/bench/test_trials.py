@@ -56,7 +56,7 @@ def test_a_resolved_trial_is_counted_on_the_wire(trial: RunTrial) -> None:
     assert row["integrity_flags"] == []
     assert row["tool_calls"] == {"Bash": 1}
     names = {path.name for path in row["directory"].iterdir()}
-    assert names == {"wire-work.jsonl", "transcript-work.jsonl", "change.tar", "change.patch"}
+    assert names == {"wire-work.jsonl", "transcript-work.jsonl", "change.tar", "change.patch", "judgement-whole.json"}
 
 
 def test_no_work_is_not_resolved_even_where_everything_passes(trial: RunTrial, world: Path) -> None:
