@@ -225,7 +225,9 @@ class Relay:
         self.reap()
         while self.ended_with is None:
             for key, events in self.selector.select(self.pause_s()):
-                if key.fileobj in self.selector.get_map():
+                # What was handled before it may have closed this one, and its number may be another's by now.
+                registered = self.selector.get_map().get(key.fd)
+                if registered is not None and registered.fileobj is key.fileobj:
                     key.data(key.fileobj, events)
             now = time.monotonic()
             if self.stop_at is not None and now >= self.stop_at:

@@ -221,3 +221,24 @@ def eventually() -> Callable[..., None]:
             time.sleep(0.01)
 
     return wait
+
+
+def test_both_ends_that_leave_in_one_moment_end_their_connection_and_nothing_else(
+    server: tuple[Path, socket.socket], eventually: Callable[..., None]
+) -> None:
+    path, listener = server
+    with _relay(path, SHOW_PORT) as process, _connect(process) as client:
+        address = client.getpeername()
+        inner, _ = listener.accept()
+        client.sendall(b"question")
+        assert inner.recv(100) == b"question"
+        os.kill(process.pid, signal.SIGSTOP)
+        eventually(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        client.close()
+        inner.close()
+        os.kill(process.pid, signal.SIGCONT)
+        with socket.create_connection(address, timeout=30) as other:
+            inner, _ = listener.accept()
+            with inner:
+                other.sendall(b"question")
+                assert inner.recv(100) == b"question"
