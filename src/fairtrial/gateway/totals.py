@@ -15,6 +15,7 @@ MAIN: Final = "main"
 SUBAGENT: Final = "subagent"
 
 _FAILED: Final = frozenset({Ending.ERROR_STATUS, Ending.ERROR_EVENT, Ending.BROKEN, Ending.INTERNAL})
+_BROKEN_OFF: Final = frozenset({Ending.BROKEN, Ending.CLIENT_GONE, Ending.STOPPED})
 _PROVIDER_STATUS: Final = frozenset({429, *range(500, 600)})
 # Of errors inside a stream, those that say that the provider failed; any other (a prompt too long) is the arm's doing.
 _PROVIDER_KINDS: Final = frozenset(
@@ -37,12 +38,16 @@ def spend_of(rows: Iterable[WireRow]) -> Spend:
 
 
 def _lower_bound(rows: Iterable[WireRow]) -> Spend:
-    """Add what is known to have been spent by replies that broke."""
-    found = [row for row in rows if row.usage is not None]
+    """Add what is known to have been spent by replies that broke.
+
+    One that broke before it said anything of its usage may have cost something, and marks the sum; an error has not.
+    """
+    found = list(rows)
+    told = [row for row in found if row.usage is not None]
     return Spend(
-        usage=at_least(row.usage for row in found),
-        cost_usd=_sum(row.cost_usd for row in found),
-        cost_without_cache_usd=_sum(row.cost_without_cache_usd for row in found),
+        usage=at_least(row.usage for row in found if row.usage is not None or row.ending in _BROKEN_OFF),
+        cost_usd=_sum(row.cost_usd for row in told),
+        cost_without_cache_usd=_sum(row.cost_without_cache_usd for row in told),
     )
 
 

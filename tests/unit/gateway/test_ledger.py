@@ -109,6 +109,18 @@ def test_totals_add_whole_replies_and_keep_broken_ones_apart() -> None:
     assert totals.unmeasured_requests == 0
 
 
+@pytest.mark.parametrize(
+    ("ending", "marked"),
+    [(Ending.BROKEN, True), (Ending.CLIENT_GONE, True), (Ending.STOPPED, True), (Ending.ERROR_STATUS, False)],
+)
+def test_a_reply_that_broke_before_it_told_its_usage_marks_what_broken_replies_cost(
+    ending: Ending, marked: bool
+) -> None:
+    totals = total_rows([_row(1), _row(2, ending, usage=None, cost_usd=None)])
+    assert totals.broken_spend.usage.is_lower_bound is marked
+    assert not totals.spend.usage.is_lower_bound
+
+
 def test_a_trial_without_requests_used_nothing_and_that_is_known() -> None:
     totals = total_rows([])
     assert (totals.spend.usage, totals.spend.cost_usd) == (NOTHING_USED, 0.0)
