@@ -117,7 +117,7 @@ def test_a_closed_trials_socket_is_gone_and_its_requests_are_broken_off(
     client = trial.connect()
     body = b'{"model":"claude-sonnet-4-5","max_tokens":9,"stream":true,"messages":[]}'
     client.request("POST", "/v1/messages", body, {"x-api-key": trial.token, "content-type": "application/json"})
-    client.getresponse()
+    assert client.getresponse().read(1)
     closed = trial.open.close()
     client.close()
     assert not Path(trial.open.opened.socket).exists()

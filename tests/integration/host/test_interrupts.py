@@ -49,8 +49,12 @@ def test_an_interrupt_at_any_instruction_leaves_no_process(env: Env, open_fds: C
     assert n_instructions > 200
     for at in range(1, n_instructions - 20):
         before = open_fds()
-        with pytest.raises(KeyboardInterrupt):
-            interrupted_run(env, at)
+        try:
+            whole = interrupted_run(env, at)
+        except KeyboardInterrupt:
+            pass
+        else:  # how often the loop turns depends on the clock
+            assert 200 < whole.seen < at
         with pytest.raises(ChildProcessError):  # which says more than that it is dead: it was reaped
             os.waitpid(-1, os.WNOHANG)
         # Between the call that returns the pidfd and its assignment the interpreter itself loses the number.
