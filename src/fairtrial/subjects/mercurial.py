@@ -94,6 +94,7 @@ class Mercurial:
         return {
             "PATH": PATH,
             "HOME": str(home),
+            "TMPDIR": str(home),  # a killed server leaves bundles there
             "HGRCPATH": str(home / "hgrc"),
             "HGPLAIN": "1",
             "HGUSER": "fairtrial <agent@fairtrial.invalid>",

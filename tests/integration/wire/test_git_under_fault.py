@@ -221,6 +221,7 @@ def test_a_stalled_reply_holds_the_client_although_the_ref_has_moved(
     assert client.poll() is None
     os.killpg(client.pid, 9)
     client.wait()
+    eventually(lambda: bool(_posts(scene)))
     (post,) = _posts(scene)
     assert (post.client_gone, post.client_status, post.status) == (True, None, 200)
 
