@@ -4,7 +4,7 @@ Source: WHATWG HTML, "Server-sent events". Two things are read more kindly than 
 the end of the body counts without its blank line, and what breaks the rules is named instead of lost. Only the data of
 an event is given: every dialect says in it what kind of event it is.
 
-Each byte is looked at once and by C: CPython finds one byte far quicker than two (a blank line), and splits byte by byte.
+Each byte is looked at once, by C: CPython finds one byte far quicker than two (a blank line), and splits byte by byte.
 """
 
 from typing import Final
