@@ -26,12 +26,14 @@ class _Stream:
     """A stream of several replies.
 
     Attributes:
+        client: Its connection.
         request: What asks for one of them.
         begun_s: When it began.
         n_left: Replies that are to come.
         tail: The last bytes.
     """
 
+    client: socket.socket
     request: bytes
     begun_s: float
     n_left: int
@@ -50,34 +52,32 @@ def render_request(token: str) -> bytes:
 def drain(ways: list[tuple[int, str]], n_streams: int, n_replies: int, apart_s: float) -> list[float]:
     """Read all streams; return the seconds that each took, infinite where it broke."""
     selector = selectors.DefaultSelector()
-    streams: dict[socket.socket, _Stream] = {}
+    n_begun = 0
     took_s: list[float] = []
     buffer = memoryview(bytearray(_READ_BYTES))
     opened_s = time.perf_counter()
     while len(took_s) < n_streams:
         now_s = time.perf_counter()
-        if len(streams) < n_streams and now_s >= opened_s + len(streams) * apart_s:
-            port, token = ways[len(streams) % len(ways)]
+        if n_begun < n_streams and now_s >= opened_s + n_begun * apart_s:
+            port, token = ways[n_begun % len(ways)]
             client = socket.create_connection(("127.0.0.1", port))
-            stream = _Stream(request=render_request(token), begun_s=now_s, n_left=n_replies)
+            stream = _Stream(client=client, request=render_request(token), begun_s=now_s, n_left=n_replies)
             client.sendall(stream.request)
-            selector.register(client, selectors.EVENT_READ)
-            streams[client] = stream
-        for key, _ in selector.select(apart_s if len(streams) < n_streams else None):
-            client = key.fileobj
-            assert isinstance(client, socket.socket)
-            stream = streams[client]
-            n_read = client.recv_into(buffer)
+            selector.register(client, selectors.EVENT_READ, stream)
+            n_begun += 1
+        for key, _ in selector.select(apart_s if n_begun < n_streams else None):
+            stream = key.data
+            n_read = stream.client.recv_into(buffer)
             end = bytes(buffer[max(0, n_read - len(_LAST_CHUNK)) : n_read])
             stream.tail = (stream.tail + end)[-len(_LAST_CHUNK) :]
             if stream.tail == _LAST_CHUNK:
                 stream.n_left -= 1
                 if stream.n_left:
-                    client.sendall(stream.request)
+                    stream.client.sendall(stream.request)
             if not n_read or not stream.n_left:
                 took_s.append(math.inf if stream.n_left else time.perf_counter() - stream.begun_s)
-                selector.unregister(client)
-                client.close()
+                selector.unregister(stream.client)
+                stream.client.close()
     return took_s
 
 
