@@ -149,7 +149,7 @@ def test_every_refused_attempt_stands_in_the_row(rows: dict[str, Row]) -> None:
         "code-execution tools[0]",
         "mcp mcp_servers",
         "remote-url messages[0].content[0].source",
-        "stored-files messages[0].content[0].source",
+        "file-id messages[0].content[0].source",
     ]
     assert wire["refused"] == {"egress": 5, "body": 3, "model": 1, "token": 1, "path": 1, "dialect": 1}
     assert wire["requests"] == 2, "nothing of it went out"
