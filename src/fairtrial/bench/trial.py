@@ -229,7 +229,7 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path)
     left_out = [artifact.rpartition("/")[0] or artifact for artifact in work.artifacts.values()]
     churn = measure_churn(change, template, slot=node.slot, exclude=[*left_out, SKILLS])
     if churn.patch:
-        write_durably(directory / PATCH, churn.patch, mode=0o644)
+        write_durably(directory / PATCH, Redactor().redact(churn.patch), mode=0o644)
     return {
         "diff_files": churn.files,
         "diff_insertions": churn.insertions,

@@ -30,6 +30,7 @@ from fairtrial.host.limits import probe_limits
 from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.preflight import require_sandboxes
+from fairtrial.host.secret import hide_variable
 from fairtrial.host.signals import stop_requests
 from fairtrial.host.slot import open_slot
 from fairtrial.model.bench import Arm, Blob, Task
@@ -415,6 +416,9 @@ def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> Gate
         *(each.key_variable for each in upstreams if each.key_variable),
     )
     env = {name: os.environ[name] for name in kept if name in os.environ}
+    for each in upstreams:
+        if each.key_variable is not None:
+            hide_variable(each.key_variable)
     gateway = stack.enter_context(GatewayProcess(python=sys.executable))
     gateway.start(GatewaySettings(directory=str(scratch / "g"), upstreams=upstreams), env)
     return gateway
