@@ -42,8 +42,8 @@ PARTS: Final = {
     "gemini": Part("agents", "make agents"),
     "mini": Part("agents", "make agents"),
     "rg": Part("agents", "make agents, or apt-get install ripgrep"),
-    "oak": Part("built", "cargo install --locked oakvcs-cli --version 0.102.0"),
-    "jj": Part("built", "cargo install --locked jj-cli --version 0.45.1"),
+    "oak": Part("built", "make oak, and its directory on PATH"),
+    "jj": Part("built", "make jj, and its directory on PATH"),
 }
 
 TIERS: Final = ("core", "agents", "built")
