@@ -48,7 +48,7 @@ from fairtrial.wire.settings import FrontSettings
 __all__ = ["Jujutsu"]
 
 OLDEST: Final = (0, 38)
-INSTALL: Final = "cargo install --locked jj-cli"
+INSTALL: Final = "cargo install --locked jj-cli --version 0.45.1"
 GIT: Final = "git"
 REFUSED: Final = (
     "The remote rejected the following updates",
