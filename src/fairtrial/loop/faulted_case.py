@@ -26,12 +26,12 @@ from fairtrial.loop.verdict_row import (
 )
 from fairtrial.loop.work import NO_WIRE, Meter, edit_step, forward_ledger, notes, payload, step_row, traffic
 from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport
-from fairtrial.model.process import ProcessResult
+from fairtrial.model.process import ProcessResult, ProcessState
 
 __all__ = ["CaseResult", "play_case"]
 
 DRAIN_S: Final = 30.0
-TIME_LIMIT_S: Final = 3.0
+HUNG_S: Final = 3.0
 RIVAL_LINE: Final = "- another writer was here first"
 NOT_NEEDED: Final = "nothing to recover from"
 NO_SERVER_FAULT: Final = "this tool's server has no such fault"
@@ -94,7 +94,8 @@ def play_case(
     local = local_fields(stage, prepared)
     with meter.running():
         recovery = _recover(stage, builder, rows, case, prepared, verdict)
-    again, final = _retry(stage, prepared, recovery)
+    mended = _mend(stage, prepared, recovery)
+    again, final = _retry(stage, prepared, holds_alone=recovery.recovered is not False or mended is not None)
     row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
     row |= case_fields(stage, case) | {
         "valid": not problem,
@@ -114,7 +115,9 @@ def play_case(
         **local,
         "server_integrity": published.truth.integrity,
         "server_integrity_detail": published.truth.integrity_detail or None,
+        "server_revived": published.revived,
         **recovery.as_fields(NO_WIRE[stage.spec.loop.transport]),
+        "server_repair": mended,
         **again,
     }
     aimed = prepared.rival is None or case.manner is Manner.FORCE
@@ -214,11 +217,13 @@ def _publish(
         server.set_faults([], case.reuse)
     if prepared.sabotage is not None:
         stage.prepare(prepared.sabotage.disarm)
+    revived = stage.revive_server()
     truth = stage.subject.read_truth(stage.probe, prepared.place, NOTES, stage.spec.loop.transport)
     return Published(
         result=results[-1],
         head_at_exit=head_at_exit,
         drained=drained,
+        revived=revived,
         requests_from=before,
         ledger=ledger,
         truth=truth,
@@ -235,9 +240,9 @@ def _publication_on(stage: Stage) -> str:
 def _run_publication(stage: Stage, case: FaultCase, step: Step) -> ProcessResult:
     match case.client_end:
         case ClientEnd.KILLED:
-            return stage.run_until_killed(step, _request_is_held(stage))
+            return stage.run_until_killed(step, _request_is_held(stage), ProcessState.FORCED_KILL)
         case ClientEnd.TIME_LIMIT:
-            return stage.run_step(step, limit_s=TIME_LIMIT_S)
+            return stage.run_until_killed(step, _hangs(stage), ProcessState.TIMEOUT)
         case ClientEnd.ITS_OWN:
             return stage.run_step(step, limit_s=STEP_LIMIT_S)
 
@@ -256,6 +261,21 @@ def _request_is_held(stage: Stage) -> Callable[[], bool]:
         return matched and quiet
 
     return held
+
+
+def _hangs(stage: Stage) -> Callable[[], bool]:
+    """Whether the fault has hit the client so long ago that it must be taken for hung."""
+    since_s: float | None = None
+
+    def hung() -> bool:
+        nonlocal since_s
+        if stage.server is None:
+            return False
+        if since_s is None and any(report.n_fired for report in forward_ledger(stage.server).faults):
+            since_s = time.monotonic()
+        return since_s is not None and time.monotonic() - since_s > HUNG_S
+
+    return hung
 
 
 def _why_invalid(
@@ -294,8 +314,21 @@ def _recover(
     return recover(stage, builder, rows, case.name, prepared.expected.head, rival=rival)
 
 
-def _retry(stage: Stage, prepared: Prepared, recovery: Recovery) -> tuple[Row, bool | None]:
-    """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good."""
+def _mend(stage: Stage, prepared: Prepared, recovery: Recovery) -> list[str] | None:
+    """Repair the server by hand where the client's own recovery came to nothing; the commands, None without any."""
+    repair = () if prepared.sabotage is None or recovery.recovered is not False else prepared.sabotage.repair
+    stage.prepare(repair)
+    return [stage.shown_line(step.argv) for step in repair] or None
+
+
+def _retry(stage: Stage, prepared: Prepared, *, holds_alone: bool) -> tuple[Row, bool | None]:
+    """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good.
+
+    Args:
+        stage: Where.
+        prepared: What was published.
+        holds_alone: Nothing more was to be expected of the recovery before it.
+    """
     place, subject = prepared.place, stage.subject
     before = subject.store_head(stage.probe, place)
     for step in subject.steps(Motion.PUBLISH, Manner.PLAIN, place):
@@ -314,4 +347,4 @@ def _retry(stage: Stage, prepared: Prepared, recovery: Recovery) -> tuple[Row, b
         "rival_head": prepared.rival,
         "rival_still_head": None if prepared.rival is None else after == prepared.rival,
     }
-    return fields, check.holds if recovery.recovered is not False else False
+    return fields, check.holds if holds_alone else False

@@ -11,17 +11,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fairtrial.errors import HostError
 from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
-from fairtrial.loop.server import own_server
+from fairtrial.loop.server import OwnServer, own_server
 from fairtrial.loop.spawned import run_until_killed
 from fairtrial.loop.ssh import SshWire
 from fairtrial.model.loop import Place, Play, Scenario, Serve, Step, Transport
-from fairtrial.model.process import ProcessResult
+from fairtrial.model.process import ProcessResult, ProcessState
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
 from fairtrial.wire.client import WireServer
@@ -61,6 +61,14 @@ class Wire(Protocol):
         ...
 
 
+class _Served(NamedTuple):
+    """What a transport needed: the port for clients, what stands on the wire, and the tool's own server behind it."""
+
+    port: int | None = None
+    wire: Wire | None = None
+    own: OwnServer | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Stage:
     """Where a trial plays.
@@ -78,6 +86,7 @@ class Stage:
         n_probe_calls: Commands run by the harness to look, not to act.
         server_start_ms: Time from nothing to servers that are ready.
         last_ledger: What the wire server had seen when it was stopped before the trial's end; None while it runs.
+        own_server: The tool's own server behind the wire, where it has one.
         servers: Ends what was started, once.
     """
 
@@ -93,6 +102,7 @@ class Stage:
     n_probe_calls: int = 0
     server_start_ms: float = 0.0
     last_ledger: WireLedger | None = None
+    own_server: OwnServer | None = None
     servers: ExitStack = field(default_factory=ExitStack)
 
     def stop_servers(self) -> bool:
@@ -100,11 +110,20 @@ class Stage:
         if self.server is not None:
             self.last_ledger = self.server.ledger()
             self.server = None
+        self.own_server = None
         try:
             self.servers.close()
         except HostError:
             return False
         return True
+
+    def revive_server(self) -> bool:
+        """Start the tool's own server again where a fault has killed it, as whoever runs it would; whether one had.
+
+        Raises:
+            HostError: It does not come up again.
+        """
+        return self.own_server is not None and self.own_server.revive()
 
     def run_step(self, step: Step, *, limit_s: float = STEP_LIMIT_S) -> ProcessResult:
         """Run one timed command of the agent."""
@@ -112,9 +131,9 @@ class Stage:
         self._record("step", result, step.cwd)
         return result
 
-    def run_until_killed(self, step: Step, due: Callable[[], bool]) -> ProcessResult:
+    def run_until_killed(self, step: Step, due: Callable[[], bool], state: ProcessState) -> ProcessResult:
         """Run one timed command of the agent and kill it, with all of its group, as soon as `due` says so."""
-        result = run_until_killed(step, self.environment, due)
+        result = run_until_killed(step, self.environment, due, state)
         self._record("step", result, step.cwd)
         return result
 
@@ -224,50 +243,49 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
     with ExitStack() as stack:
         begun_s = time.perf_counter()
         served = _serve_fixture if scenario.play is Play.INTERRUPTED else _serve
-        port, server = served(stack, task.transport, root, subject, mark)
+        port, server, own = served(stack, task.transport, root, subject, mark)
         if isinstance(server, SshWire):
             environment["PATH"] = f"{server.path}:{environment['PATH']}"
         start_ms = (time.perf_counter() - begun_s) * 1000
         remote = task.hosted_remote or subject.remote(task.transport, store, port)
         stage = _stage(spec, scenario, subject, root, environment, remote, store, server)
-        stage.server_start_ms, stage.servers = start_ms, stack
+        stage.server_start_ms, stage.servers, stage.own_server = start_ms, stack, own
         yield stage
 
 
 def _serve_fixture(
     stack: ExitStack, _transport: Transport, _root: Path, _subject: Subject, mark: dict[str, str]
-) -> tuple[int | None, Wire | None]:
+) -> _Served:
     """Start the server that takes a publication and never answers."""
     server = stack.enter_context(WireServer())
-    return server.start(FIXTURE, SERVER_ENVIRONMENT | mark), server
+    return _Served(server.start(FIXTURE, SERVER_ENVIRONMENT | mark), server)
 
 
-def _serve(
-    stack: ExitStack, transport: Transport, root: Path, subject: Subject, mark: dict[str, str]
-) -> tuple[int | None, Wire | None]:
-    """Start what the transport needs; the port for clients, and the wire server if clients talk to one.
+def _serve(stack: ExitStack, transport: Transport, root: Path, subject: Subject, mark: dict[str, str]) -> _Served:
+    """Start what the transport needs.
 
     Whoever serves, our forwarder stands before it: it speaks HTTP over `http`, and only counts bytes and looks for the
     publication's mark over `native`. All of it carries the janitor's `mark`.
     """
     if transport is Transport.SSH:
-        return None, SshWire(root / "ssh", subject.publication_mark)
+        return _Served(wire=SshWire(root / "ssh", subject.publication_mark))
     served = root / "served"
     front = subject.server(transport, served)
     if front is None:
-        return None, None
+        return _Served()
+    own: OwnServer | None = None
     if isinstance(front, Serve):
         home = root / "server"
         home.mkdir()
         _write_files(subject, home)
-        own_port = stack.enter_context(own_server(front, subject.environment(home) | mark, root / "server.log"))
+        own = stack.enter_context(own_server(front, subject.environment(home) | mark, root / "server.log"))
         watch = None if transport is Transport.HTTP else subject.publication_mark
-        forward = ForwardSettings(upstream=f"{LOOPBACK}:{own_port}", watch=watch)
+        forward = ForwardSettings(upstream=f"{LOOPBACK}:{own.port}", watch=watch)
         settings = WireSettings(front=None, forward=forward)
     else:
         settings = WireSettings(front=front, forward=ForwardSettings(upstream=FRONT))
     server = stack.enter_context(WireServer())
-    return server.start(settings, SERVER_ENVIRONMENT | mark), server
+    return _Served(server.start(settings, SERVER_ENVIRONMENT | mark), server, own)
 
 
 def _write_files(subject: Subject, home: Path) -> None:

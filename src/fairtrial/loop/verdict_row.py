@@ -55,6 +55,7 @@ class Published:
         result: The client's ending.
         head_at_exit: The branch's head in the store when the client had just ended.
         drained: Nothing was in flight any more when the rest was read.
+        revived: The fault had ended the server, and it was started again.
         requests_from: Which of the forwarder's requests is its first.
         ledger: What the forwarder saw; None where there is none.
         truth: What was read back.
@@ -64,6 +65,7 @@ class Published:
     result: ProcessResult
     head_at_exit: str | None
     drained: bool
+    revived: bool
     requests_from: int
     ledger: ForwardLedger | None
     truth: Truth
