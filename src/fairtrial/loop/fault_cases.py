@@ -17,7 +17,9 @@ HELD_MS: Final = 60_000
 HTTP: Final = frozenset({Transport.HTTP})
 NATIVE: Final = frozenset({Transport.NATIVE})
 SSH: Final = frozenset({Transport.SSH})
-EVERY: Final = frozenset({Transport.HTTP, Transport.FILE, Transport.NATIVE, Transport.SSH})
+OWN_SERVERS: Final = frozenset({Transport.HTTP, Transport.FILE, Transport.NATIVE, Transport.SSH})
+EVERY: Final = OWN_SERVERS | {Transport.HOSTED}
+"""A hosted remote is nobody's to break, nothing is seen inside its TLS, and no branch of it is ever forced."""
 
 
 class Hit(StrEnum):
@@ -131,12 +133,12 @@ FAULT_CASES: Final[dict[str, FaultCase]] = {
         FaultCase(name="ssh_cut", transports=SSH, wire=WireFault(kind=FaultKind.DROP_MID_REQUEST, parameter=100)),
         FaultCase(name="ssh_reset", transports=SSH, wire=WireFault(kind=FaultKind.RST_CONNECT)),
         FaultCase(name="ssh_delayed", transports=SSH, wire=WireFault(kind=FaultKind.DELAY, parameter=500)),
-        FaultCase(name="server_refuses", transports=EVERY, store=StoreFault.REFUSE),
-        FaultCase(name="server_killed_before", transports=EVERY, store=StoreFault.KILL_BEFORE),
-        FaultCase(name="server_killed_after", transports=EVERY, store=StoreFault.KILL_AFTER),
-        FaultCase(name="server_killed_at_report", transports=EVERY, store=StoreFault.KILL_REPORT),
+        FaultCase(name="server_refuses", transports=OWN_SERVERS, store=StoreFault.REFUSE),
+        FaultCase(name="server_killed_before", transports=OWN_SERVERS, store=StoreFault.KILL_BEFORE),
+        FaultCase(name="server_killed_after", transports=OWN_SERVERS, store=StoreFault.KILL_AFTER),
+        FaultCase(name="server_killed_at_report", transports=OWN_SERVERS, store=StoreFault.KILL_REPORT),
         FaultCase(name="rival_first", transports=EVERY, rival=True),
-        FaultCase(name="rival_forced_over", transports=EVERY, rival=True, manner=Manner.FORCE),
+        FaultCase(name="rival_forced_over", transports=OWN_SERVERS, rival=True, manner=Manner.FORCE),
         FaultCase(
             name="rival_forced_over_reply_lost",
             rival=True,

@@ -95,7 +95,7 @@ def play_case(
     with meter.running():
         recovery = _recover(stage, builder, rows, case, prepared, verdict)
     mended = _mend(stage, prepared, recovery)
-    again, final = _retry(stage, prepared, holds_alone=recovery.recovered is not False or mended is not None)
+    again, final = _retry(stage, case.name, prepared, holds_alone=recovery.recovered is not False or mended is not None)
     row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
     row |= case_fields(stage, case) | {
         "valid": not problem,
@@ -196,7 +196,7 @@ def _publish(
     stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase, prepared: Prepared, meter: Meter
 ) -> Published:
     """Publish under the fault, look at the store, wait until nothing is in flight, look again."""
-    server = stage.server
+    server, hosted = stage.server, stage.spec.loop.transport is Transport.HOSTED
     before = 0
     if server is not None:
         before = len(forward_ledger(server).requests)
@@ -206,8 +206,8 @@ def _publish(
     with meter.running():
         results = [_run_publication(stage, case, step) for step in steps]
         begun_s = time.perf_counter()
-        head_at_exit = stage.subject.store_head(stage.probe, prepared.place)
-        drained = True if server is None else server.drain(DRAIN_S)
+        head_at_exit = stage.server_head(case.name)
+        drained = server.drain(DRAIN_S) if server is not None else None if hosted else True
     rows.extend(
         free_row(stage, builder, f"{case.name}.publish", step, result)
         for step, result in zip(steps, results, strict=True)
@@ -285,7 +285,7 @@ def _why_invalid(
     ledger, mark = published.ledger, None if prepared.sabotage is None else prepared.sabotage.mark
     if truth is None:
         return "no head could be read before the publication"
-    if not published.drained:
+    if published.drained is False:
         return f"something was still in flight after {DRAIN_S:g} s"
     if ledger is not None and not ledger.faults_as_planned:
         reports = ", ".join(f"{r.fault.kind}: matched {r.n_matched}, fired {r.n_fired}" for r in ledger.faults)
@@ -321,21 +321,22 @@ def _mend(stage: Stage, prepared: Prepared, recovery: Recovery) -> list[str] | N
     return [stage.shown_line(step.argv) for step in repair] or None
 
 
-def _retry(stage: Stage, prepared: Prepared, *, holds_alone: bool) -> tuple[Row, bool | None]:
+def _retry(stage: Stage, case: str, prepared: Prepared, *, holds_alone: bool) -> tuple[Row, bool | None]:
     """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good.
 
     Args:
         stage: Where.
+        case: Its name.
         prepared: What was published.
         holds_alone: Nothing more was to be expected of the recovery before it.
     """
     place, subject = prepared.place, stage.subject
-    before = subject.store_head(stage.probe, place)
+    before = stage.server_head(case)
     for step in subject.steps(Motion.PUBLISH, Manner.PLAIN, place):
         stage.probe(step.argv, cwd=step.cwd)
     truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)
     check = judge_truth(prepared.expected, truth)
-    after = subject.store_head(stage.probe, place)
+    after = stage.server_head(case)
     lost_rival = prepared.rival is not None and before == prepared.rival and after != before
     unharmed = truth.integrity is not False and not lost_rival
     safe = unharmed and (check.holds is True or (prepared.rival is not None and after == before))

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from fairtrial.errors import HostError
 from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
+from fairtrial.loop.seed import NOTES
 from fairtrial.loop.server import OwnServer, own_server
 from fairtrial.loop.spawned import run_until_killed
 from fairtrial.loop.ssh import SshWire
@@ -179,11 +180,22 @@ class Stage:
         place = replace(
             first,
             workspace=self.root / phase,
-            branch=f"work/{phase}-{self.spec.loop.run}",
+            branch=self.branch_of(phase),
             message=f"Note the {phase} work of run {self.spec.loop.run}",
         )
         self.places[phase] = place
         return place
+
+    def branch_of(self, phase: str) -> str:
+        """The name that the lane gives a branch."""
+        return f"{_branch_prefix(self.spec)}{phase}-{self.spec.loop.run}"
+
+    def server_head(self, phase: str) -> str | None:
+        """The branch's head on the server at this moment: in its store, or where that is out of reach over the wire."""
+        place = self.places[phase]
+        if self.spec.loop.transport is not Transport.HOSTED:
+            return self.subject.store_head(self.probe, place)
+        return self.subject.read_truth(self.probe, place, NOTES, Transport.HOSTED).readings[0].head
 
     def settle_branch(self, phase: str) -> None:
         """Take over the branch's name from the workspace, where the tool and not the lane named it."""
@@ -305,8 +317,7 @@ def _stage(
     server: Wire | None,
 ) -> Stage:
     first = root / scenario.phases[0]
-    hosted = spec.loop.transport is Transport.HOSTED
-    prefix = f"fairtrial/{spec.sweep}/{spec.key_name}/" if hosted else "work/"
+    hosted, prefix = spec.loop.transport is Transport.HOSTED, _branch_prefix(spec)
     places = {
         phase: Place(
             root=root,
@@ -331,6 +342,11 @@ def _stage(
         places=places,
         transcript=[],
     )
+
+
+def _branch_prefix(spec: TrialSpec) -> str:
+    """On a hosted remote every branch is below our own name."""
+    return f"fairtrial/{spec.sweep}/{spec.key_name}/" if spec.loop.transport is Transport.HOSTED else "work/"
 
 
 def _text(data: bytes) -> str:
