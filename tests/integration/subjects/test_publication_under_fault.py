@@ -37,7 +37,7 @@ FACTS = {
 }
 # Measured: exit status, claim, verdict.
 KNOWN = {
-    ("git", "git version 2.39.5"): {
+    ("git", "git version 2.39.5, libcurl 7.88"): {
         "control": (0, "published", "true_success"),
         "reply_lost_reused": (1, "rejected", "false_failure"),
         "reply_lost_fresh": (1, "unreported", "unreported_but_durable"),
@@ -103,7 +103,8 @@ def test_claim_wire_and_server_are_three_facts_and_recovery_is_really_done(make_
         assert row["retry_safe"], (case, row["retry_failures"])
         assert row["recovered"] in {None, case != "rival_first"}, (case, row["recovery_reason"])
         assert (row["recovery_calls"] == 0) is (row["recovered"] is None), case
-    version = subject.probe().version or ""
+    probe = subject.probe()
+    version = ", libcurl ".join([probe.version or "", *([probe.details["libcurl"]] if name == "git" else [])])
     known = next((facts for (who, what), facts in KNOWN.items() if who == name and version.startswith(what)), {})
     for case, told in known.items():
         row = found[case]
