@@ -102,7 +102,7 @@ def test_two_sweeps_on_one_host_wait_for_each_other(tmp_path: Path) -> None:
         for live in both.values():
             assert live.stderr is not None
             assert any("waiting up to" in line for line in iter(live.stderr.readline, ""))
-        assert not [*tmp_path.glob("*/trials")]
+        assert not [*tmp_path.glob("*/trials/*")]
     ended = {name: live.communicate()[1] for name, live in both.items()}
     assert [live.returncode for live in both.values()] == [0, 0], ended
     rows = {name: [*map(json.loads, (tmp_path / name / "results.jsonl").read_text().splitlines())] for name in both}
