@@ -50,10 +50,7 @@ TRUNK: Final = "trunk"  # fossil's own name for it, which `new` gives
 ROUND_TRIPS: Final = re.compile(r"Round-trips: \d+ +Artifacts sent: \d+ +received: \d+")
 READ_ONLY: Final = "gjorz"
 HASH: Final = re.compile(r"^(?:hash|checkout): +([0-9a-f]{40,64})", re.MULTILINE)
-SCRIPTS: Final = {
-    StoreFault.REFUSE: "tclEval {exec /bin/sh -c {echo x >> 'MARK'}}; error {not today}",
-    StoreFault.KILL_BEFORE: "tclEval {exec /bin/sh -c {echo x >> 'MARK'; kill -9 $PPID}}",
-}
+KILL: Final = "tclEval {exec /bin/sh -c {echo x >> 'MARK'; kill -9 $PPID}}"
 
 
 class Fossil:
@@ -228,9 +225,10 @@ class Fossil:
         return _hash(result)
 
     def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
-        """Over http a login that may read and not write; else a script that the server runs when it is pushed to.
+        """A login that may read and not write, where there is a login; a script that the server runs when pushed to.
 
-        The script needs fossil built with Tcl, as Debian's is; what a client starts for a file:// address finds none.
+        The script needs fossil built with Tcl, as Debian's is; what a client starts for a file:// address finds none. It
+        can kill the server and not refuse: what it calls an error is said to the client, and the push is kept.
         """
         if fault is StoreFault.REFUSE and place.remote.startswith("http"):
             capabilities = ("user", "capabilities", USER)
@@ -238,10 +236,10 @@ class Fossil:
                 arm=(self._step(place.root, *capabilities, READ_ONLY, "-R", str(place.store)),),
                 disarm=(self._step(place.root, *capabilities, "s", "-R", str(place.store)),),
             )
-        if fault not in SCRIPTS or place.remote.startswith("file:"):
+        if fault is not StoreFault.KILL_BEFORE or place.remote.startswith("file:"):
             return None
         mark = place.root / f"{place.workspace.name}.fired"
-        script = SCRIPTS[fault].replace("MARK", str(mark)).replace("'", "''")
+        script = KILL.replace("MARK", str(mark)).replace("'", "''")
         armed = "".join(
             f"REPLACE INTO config(name, value, mtime) VALUES('{name}', '{value}', now());"
             for name, value in (("tcl", "1"), ("xfer-push-script", script))
