@@ -51,6 +51,7 @@ class Forwarder:
         self._in_flight: set[Observed] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._released = asyncio.Event()
 
     @property
     def n_in_flight(self) -> int:
@@ -70,6 +71,7 @@ class Forwarder:
     def set_faults(self, faults: Sequence[Fault]) -> None:
         """Replace the plan; requests in flight keep the rule that hit them."""
         self._planned = plan_faults(faults)
+        self._released.clear()
 
     async def start(self) -> int:
         """Listen and return the port.
@@ -84,7 +86,12 @@ class Forwarder:
         return self.port
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until no upstream work is left of anything that clients have sent so far; False when the time is up."""
+        """Let go what is held back, and wait until no upstream work is left of anything that clients have sent so far.
+
+        Returns:
+            False when the time is up.
+        """
+        self._released.set()
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -171,6 +178,7 @@ class Forwarder:
             reuse=self.reuse,
             observed=observed,
             on_upstream_done=lambda: self._settle(observed),
+            released=self._released,
         )
         try:
             return await exchange.run()
