@@ -15,9 +15,9 @@ LONGEST_LINE_BYTES: Final = 16 << 20
 LONGEST_TEXT_BYTES: Final = 64 << 10
 MOST_LINES: Final = 1_000_000
 """An agent's events are fewer; half a gigabyte of empty lines would keep us for minutes."""
-HEAD_LINES: Final = 200_000
+HEAD_LINES: Final = 100_000
 HEAD_BYTES: Final = 32 << 20
-TAIL_BYTES: Final = 256 << 10
+TAIL_BYTES: Final = 64 << 10
 
 
 def lines_of(source: BinaryIO) -> Iterator[bytes]:
