@@ -99,13 +99,13 @@ def git(repository: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def make_world(root: Path) -> World:
+def make_world(root: Path, object_format: str) -> World:
     """A repository whose fix stood on a branch and a tag that are gone, an unreachable object as in B1 and B4."""
     repository = root / "repo"
     for name, text in BASE.items():
         (repository / name).parent.mkdir(parents=True, exist_ok=True)
         (repository / name).write_text(text)
-    git(repository, "init", "-q", "-b", "main")
+    git(repository, "init", "-q", "-b", "main", f"--object-format={object_format}")
     git(repository, "add", "-A")
     git(repository, "commit", "-q", "-m", "base")
     git(repository, "checkout", "-q", "-b", "fix")
@@ -142,14 +142,14 @@ def agent_of(name: str, script: str) -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
-def open_world() -> Iterator[Callable[[], World]]:
+def open_world() -> Iterator[Callable[..., World]]:
     """Make worlds; all are gone in the end."""
     made: list[Path] = []
 
-    def make() -> World:
+    def make(object_format: str = "sha1") -> World:
         made.append(Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp")))
         made[-1].chmod(0o711)
-        return make_world(made[-1])
+        return make_world(made[-1], object_format)
 
     yield make
     for root in made:
@@ -157,7 +157,7 @@ def open_world() -> Iterator[Callable[[], World]]:
 
 
 @pytest.fixture(scope="session")
-def sweep(open_world: Callable[[], World]) -> RunSweep:
+def sweep(open_world: Callable[..., World]) -> RunSweep:
     """Run a sweep of tasks by name: what the agent runs, and what is special about the task."""
 
     def run(

@@ -314,7 +314,7 @@ class Swept(Protocol):
 
 
 @pytest.fixture(scope="module")
-def swept(sweep: Callable[..., Swept], open_world: Callable[[], Any]) -> Iterator[Swept]:
+def swept(sweep: Callable[..., Swept], open_world: Callable[..., Any]) -> Iterator[Swept]:
     """The sweep, with something on the host that could be reached if anything could."""
     world = open_world()
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX) as abstract:
