@@ -32,6 +32,7 @@ __all__ = ["CaseResult", "play_case"]
 
 DRAIN_S: Final = 30.0
 HUNG_S: Final = 3.0
+QUIET_S: Final = 1.0  # longer than a busy machine keeps a client from its next write
 RIVAL_LINE: Final = "- another writer was here first"
 NOT_NEEDED: Final = "nothing to recover from"
 NO_SERVER_FAULT: Final = "this tool's server has no such fault"
@@ -248,17 +249,17 @@ def _run_publication(stage: Stage, case: FaultCase, step: Step) -> ProcessResult
 
 
 def _request_is_held(stage: Stage) -> Callable[[], bool]:
-    """Whether the forwarder has the publishing request: it matched, and no byte came since the last look."""
-    last = -1
+    """Whether the forwarder has all of the publishing request: it matched, and no byte came for a while."""
+    last_bytes, since_s = -1, time.monotonic()
 
     def held() -> bool:
-        nonlocal last
+        nonlocal last_bytes, since_s
         if stage.server is None:
             return False
         ledger = forward_ledger(stage.server)
-        matched = any(report.n_matched for report in ledger.faults)
-        quiet, last = ledger.bytes.client_to_proxy == last, ledger.bytes.client_to_proxy
-        return matched and quiet
+        if ledger.bytes.client_to_proxy != last_bytes:
+            last_bytes, since_s = ledger.bytes.client_to_proxy, time.monotonic()
+        return any(report.n_matched for report in ledger.faults) and time.monotonic() - since_s > QUIET_S
 
     return held
 

@@ -227,7 +227,7 @@ class Fossil:
     def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
         """A login that may read and not write, where there is a login; a script that the server runs when pushed to.
 
-        The script needs fossil built with Tcl, as Debian's is; what a client starts for a file:// address finds none. It
+        The script needs fossil built with Tcl, as Debian's is; what a client starts for a file:// address has none. It
         can kill the server and not refuse: what it calls an error is said to the client, and the push is kept.
         """
         if fault is StoreFault.REFUSE and place.remote.startswith("http"):

@@ -111,8 +111,15 @@ def test_a_connection_that_ssh_loses_is_told_by_the_stand_in(make_trial: MakeTri
         assert row["retry_safe"], row["retry_failures"]
 
 
-# oak's server drops a request whose connection has ended: what it was sent is complete and comes to nothing.
-LATER = {"git": "durable_late", "hg": "durable_late", "fossil": "durable_late", "oak": "absent"}
+LATER = {
+    "git": {"durable_late"},
+    "hg": {"durable_late"},
+    "fossil": {"durable_late"},
+    "oak": {
+        "durable_late",
+        "absent",
+    },  # its server drops a request if it finds out in time that the connection has ended
+}
 
 
 @pytest.mark.parametrize("name", OVER_TCP)
@@ -122,7 +129,7 @@ def test_over_a_tools_own_protocol_a_killed_clients_push_lands_later_or_never(ma
     assert killed["valid"], killed["invalid_reason"]
     assert (killed["client_claim"], killed["client_killed"], killed["delivery"]) == ("none", True, "complete")
     assert killed["server_head_at_exit"] is None
-    assert killed["server_truth"] == LATER[name], killed
+    assert killed["server_truth"] in LATER[name], killed
     assert killed["verdict"] == (
         "late_apply" if killed["server_truth"] == "durable_late" else "unreported_failure_true"
     )
