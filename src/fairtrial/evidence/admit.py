@@ -1,8 +1,9 @@
 """Whether rows may be used to replace an arm: where they come from, not what they say.
 
 `decide` believes its numbers. This module says why they may not be believed, or not be compared: nobody sealed them,
-something could reach out of its sandbox, two models took part. A reason here never changes the decision; it makes it
-useless. A field that a row lacks is a reason like a wrong one.
+something could reach out of its sandbox, two models took part, a script played the model, nobody saw the task's oracle
+fail what it must. A reason here never changes the decision; it makes it useless. A field that a row lacks is a reason
+like a wrong one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ MAX_AGE_DAYS: Final = 90
 CLOCK_SKEW: Final = timedelta(minutes=5)
 REQUIRED_LIMITS: Final = ("processes", "memory", "cpu", "disk", "inodes", "files", "output", "wall")
 UNCONTAINED: Final = "none"
+CONTROLS_HELD: Final = "held"
+PROVEN_ISOLATION: Final = "shared"
 MAX_SHOWN: Final = 4
 SAME_EVERYWHERE: Final = ("agent", "agent_version", "effort", "scripted_model", "sandbox_backend", "source")
 SAME_IN_A_TASK: Final = (
@@ -45,7 +48,10 @@ class ReasonKind(StrEnum):
     NO_ROWS = "no-rows"
     UNCONTAINED = "uncontained"
     UNENFORCED_LIMIT = "unenforced-limit"
+    UNPROVEN_ISOLATION = "unproven-isolation"
     UNMETERED = "unmetered"
+    SCRIPTED = "scripted"
+    UNCONTROLLED = "uncontrolled"
     OTHER_MODEL = "other-model"
     MIXED_AGENT = "mixed-agent"
     MIXED_SANDBOX = "mixed-sandbox"
@@ -93,12 +99,14 @@ class Admission:
         n_uncounted: Planned trials without a counting attempt; None for a bare file, which has no plan.
         now: The present moment.
         max_age_days: Days after which a row is too old.
+        rehearsal: Rows for which a script played the model may be used, to try the machinery out; see decision 0008.
     """
 
     sealed: bool
     n_uncounted: int | None
     now: datetime
     max_age_days: int = MAX_AGE_DAYS
+    rehearsal: bool = False
 
 
 @dataclass(slots=True)
@@ -167,6 +175,17 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
     for limit in REQUIRED_LIMITS:
         if not isinstance(enforced, dict) or limit not in enforced:
             fold.count(ReasonKind.UNENFORCED_LIMIT, f"without an enforced limit of {limit}")
+    if row.get("isolation") != PROVEN_ISOLATION:
+        shown = row.get("isolation")
+        fold.count(ReasonKind.UNPROVEN_ISOLATION, f"judged with isolation {shown!r:.80}, for which nobody vouches yet")
+    if not admission.rehearsal and row.get("scripted_model") is not False:
+        fold.count(ReasonKind.SCRIPTED, "not known to be a model's: a script may have played its part")
+    if row.get("controls") != CONTROLS_HELD:
+        shown = row.get("controls")
+        fold.count(
+            ReasonKind.UNCONTROLLED,
+            f"of task {row.get('task')!r:.80}, whose controls are {shown!r:.80}; run `fairtrial check`, then measure",
+        )
     if row.get("usage_source") != "wire":
         fold.count(ReasonKind.UNMETERED, "not metered on the wire")
     if row.get("model") != policy.model:
