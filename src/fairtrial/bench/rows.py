@@ -58,6 +58,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "setup_digest": task.setup_digest,
         "setup_network": task.setup_network,
         "verify_digest": task.verify_digest,
+        "isolation": str(task.isolation),
         "oracle_digest": task.oracle.digest,
         "oracle_command_digest": task.oracle.command_digest,
         "oracle_manifest_digest": task.oracle.manifest_digest,

@@ -20,6 +20,7 @@ from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
 from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.gateway.client import GatewayProcess
+from fairtrial.gateway.price import price_table
 from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 from fairtrial.host.clock import rfc3339, stamp, utc_now
@@ -466,6 +467,8 @@ def _metadata(record: Mapping[str, object]) -> dict[str, object]:
         "platform": machine.platform,
         "machine": machine.arch,
         "fairtrial": __version__,
+        "source": f"fairtrial {__version__}",
+        "price_table": str(price_table(utc_now())),
         "metric": options["metric"],
         "trial_order_seed": options["seed"],
         "scripted_model": options["script"] is not None,
