@@ -169,25 +169,8 @@ def admit(rows: Iterable[Row], policy: GatePolicy, admission: Admission) -> tupl
 def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
     fold.n_rows += 1
     policy = fold.policy
-    if row.get("sandboxed") is not True or row.get("sandbox_backend") in (None, UNCONTAINED):
-        fold.count(ReasonKind.UNCONTAINED, "not run in a sandbox")
-    enforced = row.get("limits_enforced")
-    for limit in REQUIRED_LIMITS:
-        if not isinstance(enforced, dict) or limit not in enforced:
-            fold.count(ReasonKind.UNENFORCED_LIMIT, f"without an enforced limit of {limit}")
-    if row.get("isolation") != PROVEN_ISOLATION:
-        shown = row.get("isolation")
-        fold.count(ReasonKind.UNPROVEN_ISOLATION, f"judged with isolation {shown!r:.80}, for which nobody vouches yet")
-    if not admission.rehearsal and row.get("scripted_model") is not False:
-        fold.count(ReasonKind.SCRIPTED, "not known to be a model's: a script may have played its part")
-    if row.get("controls") != CONTROLS_HELD:
-        shown = row.get("controls")
-        fold.count(
-            ReasonKind.UNCONTROLLED,
-            f"of task {row.get('task')!r:.80}, whose controls are {shown!r:.80}; run `fairtrial check`, then measure",
-        )
-    if row.get("usage_source") != "wire":
-        fold.count(ReasonKind.UNMETERED, "not metered on the wire")
+    _look_at_its_containment(row, fold)
+    _look_at_its_truth(row, fold, admission)
     if row.get("model") != policy.model:
         fold.count(ReasonKind.OTHER_MODEL, f"of model {row.get('model')!r:.80}, not {policy.model!r:.80}")
     if row.get("benchmark_model", row.get("model")) != row.get("model"):
@@ -206,6 +189,31 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
     for name in SAME_IN_AN_ARM:
         fold.note(f"arm {row.get('arm')}", name, row)
     _look_at_its_age(row, fold, admission)
+
+
+def _look_at_its_containment(row: Row, fold: _Fold) -> None:
+    if row.get("sandboxed") is not True or row.get("sandbox_backend") in (None, UNCONTAINED):
+        fold.count(ReasonKind.UNCONTAINED, "not run in a sandbox")
+    enforced = row.get("limits_enforced")
+    for limit in REQUIRED_LIMITS:
+        if not isinstance(enforced, dict) or limit not in enforced:
+            fold.count(ReasonKind.UNENFORCED_LIMIT, f"without an enforced limit of {limit}")
+
+
+def _look_at_its_truth(row: Row, fold: _Fold, admission: Admission) -> None:
+    if row.get("isolation") != PROVEN_ISOLATION:
+        shown = row.get("isolation")
+        fold.count(ReasonKind.UNPROVEN_ISOLATION, f"judged with isolation {shown!r:.80}, for which nobody vouches yet")
+    if row.get("usage_source") != "wire":
+        fold.count(ReasonKind.UNMETERED, "not metered on the wire")
+    if not admission.rehearsal and row.get("scripted_model") is not False:
+        fold.count(ReasonKind.SCRIPTED, "not known to be a model's: a script may have played its part")
+    if row.get("controls") != CONTROLS_HELD:
+        shown = row.get("controls")
+        fold.count(
+            ReasonKind.UNCONTROLLED,
+            f"of task {row.get('task')!r:.80}, whose controls are {shown!r:.80}; run `fairtrial check`, then measure",
+        )
 
 
 def _look_at_its_age(row: Row, fold: _Fold, admission: Admission) -> None:
