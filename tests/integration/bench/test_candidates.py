@@ -25,7 +25,8 @@ NEW = OLD.replace("old way", "new way")
 ARMS = "arms: {direct: {like: workflow_direct, names: {work: tree-work}}}\n"
 USAGE = {"uncached_input": 100, "output": 10}
 LOOK = """
-git status --porcelain; echo "parents:$(git log --format=%P | tr -d '\\n')"; git rev-list --count HEAD; git rev-parse HEAD
+git status --porcelain; echo "parents:$(git log --format=%P | tr -d '\\n')"
+git rev-list --count HEAD; git rev-parse HEAD
 grep -l 'new way' .claude/skills/tree-work/SKILL.md shipped/skills/tree-work/SKILL.md; ls .git
 """
 
@@ -79,8 +80,9 @@ def test_a_session_finds_the_candidate_committed_and_judges_never_see_it(with_sk
     said = transcript(row)
     assert "The new way." in said
     assert "The old way." not in said
-    shown = next(line for line in said.splitlines() if "parents:" in line and '"tool_result"' in line)
-    assert "?? made\\nparents:\\n1\\n" + row["variant_head_sha"] in shown
+    events = [json.loads(line) for line in said.splitlines()]
+    shown = next(event["output"] for event in events if "parents:" in event.get("output", ""))
+    assert shown.startswith(f"?? made\nparents:\n1\n{row['variant_head_sha']}\n")
     assert all(path in shown for path in PATHS)
     assert "COMMIT_EDITMSG" not in shown
     assert "hooked" not in shown
@@ -113,7 +115,7 @@ def test_a_candidate_that_cannot_be_put_where_it_belongs_voids_the_trial_and_spe
     assert not list(Path(row["directory"]).glob("wire-*.jsonl"))
 
 
-def test_a_placed_skill_is_placed_changed_and_leaves_the_tree_alone(world: Path, trial: RunTrial) -> None:
+def test_a_placed_skill_is_placed_changed_and_leaves_the_tree_alone(trial: RunTrial) -> None:
     files = (
         OverlayFile(path=".claude/skills/acme-work/SKILL.md", content=b"---\nname: acme-work\n---\nThe new way.\n"),
     )
