@@ -102,9 +102,9 @@ def test_a_candidate_that_wins_goes_from_bench_to_the_project(example: Path, tmp
     [
         ("reworded", (), "keep_incumbent", "less than the 5.0 %"),
         ("wordy", (), "keep_incumbent", "more than 20.0 %"),
-        ("careless", (), "keep_incumbent", "resolves"),
-        ("unused", (), "keep_incumbent", "resolves"),
-        ("quick", ("--metric", "duration_s", "--min-improvement-pct", "99.9"), "keep_incumbent", "99.9 %"),
+        ("careless", (), "keep_incumbent", "the candidate resolved 0 of 1"),
+        ("unused", (), "keep_incumbent", "quality floor"),
+        ("quick", ("--min-improvement-pct", "50"), "keep_incumbent", "less than the 50.0 %"),
     ],
 )
 def test_a_candidate_is_refused_with_its_reason(
