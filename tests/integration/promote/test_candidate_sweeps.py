@@ -232,6 +232,70 @@ def test_a_skill_that_the_agent_would_not_find_in_the_tree_is_refused(
     assert "looks for skills in .claude/skills, which is no place of the skill layout" in capsys.readouterr().err
 
 
+@pytest.fixture
+def tree_skills(example: Path, tmp_path: Path) -> Path:
+    """The example with its skills in the repository itself, at its second commit from the end, and a candidate."""
+    directory = tmp_path / "tree"
+    shutil.copytree(example, directory)
+    shutil.copytree(example / "skills", directory / "repository" / ".claude" / "skills")
+    git(directory / "repository", "add", "-A")
+    git(directory / "repository", "commit", "-qm", "skills")
+    (directory / "arms.yaml").write_text("arms: {w: {like: workflow, names: {plan: tally-plan, work: tally-work}}}\n")
+    shutil.copytree(example / "candidates" / "quick", directory / "overlay" / ".claude")
+    return directory
+
+
+def ask_of_tree(directory: Path, *more: object) -> list[str]:
+    asked = ("bench", "--tasks", directory / "tasks.yaml", "--only", "linear", "--arms", "w,candidate_w", "--dry-run")
+    model = ("--agent", "bash-agent", "--model", MODEL, "--script", directory / "script.yaml")
+    overlay = ("--candidate-overlay", directory / "overlay", "--arms-file", directory / "arms.yaml")
+    return [str(word) for word in (*asked, *model, *overlay, "--project", directory / "repository", *more)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("ref: main", "ref: main", None),
+        ("ref: main", "ref: main~1", "does not show its agents .claude/skills/tally-plan/SKILL.md"),
+        ("ref: main", "ref: main\n    hidden: [.claude/skills]", "does not show its agents .claude/skills/tally-plan"),
+    ],
+)
+def test_what_the_agent_finds_in_the_tree_must_be_what_the_project_holds(
+    old: str, new: str, words: str | None, tree_skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = tree_skills / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace(old, new))
+    assert run(ask_of_tree(tree_skills)) == 2
+    said = capsys.readouterr().err
+    assert "the controls of task linear are stale" in said, "a copy is another task"
+    assert words in said if words is not None else "show" not in said
+
+
+def test_another_skill_in_the_tree_than_in_the_project_is_refused(
+    tree_skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = tree_skills / "repository"
+    (repository / ".claude" / SKILL).write_text("something else\n")
+    git(repository, "commit", "-qam", "newer")
+    tasks = tree_skills / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace("ref: main", "ref: main~1"))
+    assert run(ask_of_tree(tree_skills)) == 2
+    assert (
+        "shows its agents another .claude/skills/tally-plan/SKILL.md than the project holds" in capsys.readouterr().err
+    )
+
+
+def test_a_placed_skill_that_one_in_the_tree_would_shadow_is_refused(
+    tree_skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skills = tree_skills / "repository" / ".claude" / "skills"
+    words = ask_of_tree(tree_skills, f"--skill=plan={skills}/tally-plan", f"--skill=work={skills}/tally-work")
+    (tree_skills / "arms.yaml").write_text("arms: {}\n")
+    words[words.index("w,candidate_w")] = ",".join(PAIR)
+    assert run(words) == 2
+    assert "has a skill tally-plan of its own in its tree" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("more", [["--rehearsal"], ["--project", "."], ["--proposer-model", "m"]])
 def test_options_about_a_candidate_need_one(more: list[str], example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bench", "--tasks", str(example / "tasks.yaml"), "--model", MODEL, "--dry-run", *more]
