@@ -14,8 +14,13 @@ from typing import Any, Final
 
 import pytest
 
+from fairtrial.bench.tasks import task_binding
 from fairtrial.cli.main import run
+from fairtrial.errors import UsageError
 from fairtrial.host.files import remove_tree
+from fairtrial.sweep.bench_plan import BenchOptions
+from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
+from fairtrial.sweep.loop_sweep import SweepOptions
 
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(900), pytest.mark.xdist_group("candidates")]
 
@@ -263,6 +268,32 @@ def test_a_skill_that_the_agent_would_not_find_in_the_tree_is_refused(
     words[words.index(",".join(PAIR))] = "w,candidate_w"
     assert run([*words, "--arms-file", str(arms)]) == 2
     assert "looks for skills in .claude/skills, which is no place of the skill layout" in capsys.readouterr().err
+
+
+def test_tasks_that_an_earlier_sweep_bound_must_still_be_the_same(example: Path, tmp_path: Path) -> None:
+    options = BenchOptions(
+        tasks=str(example / "tasks.yaml"),
+        only=("linear",),
+        arms=("baseline",),
+        model=MODEL,
+        agent="bash-agent",
+        script=str(example / "script.yaml"),
+    )
+    with private_blobs(tmp_path) as blobs:
+        bound = [task_binding(task) for task in open_inputs(options, blobs, commits={}).tasks]
+    how = SweepOptions(
+        out=tmp_path / "r",
+        scratch=tmp_path,
+        keep_workspaces=False,
+        lock_wait_s=0,
+        report=lambda _results: None,
+        say=lambda _line: None,
+        watch=lambda _event: None,
+    )
+    for wrong in ([bound[0] | {"verify_digest": "x"}], [*bound, bound[0] | {"id": "gone"}]):
+        with pytest.raises(UsageError, match="tasks have changed since they were bound"):
+            begin_bench(options, how, n_workers=1, bound_tasks=wrong)
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.fixture
