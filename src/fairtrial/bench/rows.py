@@ -61,6 +61,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "oracle_digest": task.oracle.digest,
         "oracle_command_digest": task.oracle.command_digest,
         "oracle_manifest_digest": task.oracle.manifest_digest,
+        "oracle_isolation": str(task.isolation),
         "task_asset_snapshot_digest": snapshot_digest(task),
         "task_asset_manifest_digest": manifest_digest((*task.copies, *task.dependencies)),
         "sandbox_dependency_content_digest": content_digest(task.dependencies),
