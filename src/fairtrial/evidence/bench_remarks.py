@@ -23,7 +23,9 @@ PROVENANCE_FIELDS: Final = (
     "kernel",
 )
 MOST_VALUES: Final = 10
-HELD: Final = "held"
+NOTHING_TO_SAY: Final = frozenset({"held", "checking"})
+"""What rows say of controls that held, and the rows of the check itself."""
+UNRECORDED: Final = "unrecorded"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,8 +80,8 @@ class RemarkFold:
 
     def add(self, row: Row, *, task: str, arm: str) -> None:
         """Take one row."""
-        known = text(row.get("controls"))
-        if known is not None and known != HELD:
+        known = text(row.get("controls")) or UNRECORDED
+        if known not in NOTHING_TO_SAY:
             self._controls[task] = known
         self._scripted += flag(row.get("scripted_model")) is True
         for name, values in self._provenance.items():

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from fairtrial import __version__
 from fairtrial.bench.arms import Defaults, arms_named, build_arm, read_arms, require_provable
 from fairtrial.bench.blobs import BlobStore, read_stable
-from fairtrial.bench.controls import NOP, REFERENCE, Freshness, control_arm, exit_at_import, read_controls
+from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import
+from fairtrial.bench.controls_note import CHECKING, read_controls
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
@@ -53,6 +54,7 @@ __all__ = [
     "begin_bench",
     "open_inputs",
     "private_blobs",
+    "recorded_bindings",
     "recorded_commits",
     "recorded_options",
     "require_fit",
@@ -95,7 +97,7 @@ class BenchInputs:
     dialects: tuple[str, ...]
     script: str | None
     pinned: Mapping[str, str]
-    controls: Mapping[str, Freshness]
+    controls: Mapping[str, str]
     exits: Mapping[str, Blob]
 
     @property
@@ -175,7 +177,7 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
         dialects=tuple(sorted(dialects)),
         script=script,
         pinned=pinned,
-        controls=read_controls(Path(options.tasks), tasks),
+        controls={task.id: CHECKING for task in tasks} if is_check else read_controls(Path(options.tasks), tasks),
         exits={name: blob for name, blob in exits.items() if blob is not None},
     )
 
@@ -287,10 +289,14 @@ def _entry(trial: PlannedBench) -> dict[str, object]:
     }
 
 
+def recorded_bindings(sweep: SweepFile) -> dict[str, Mapping[str, object]]:
+    """The tasks of a sweep as they were bound, by id."""
+    return {str(task["id"]): task for task in cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])}
+
+
 def recorded_commits(sweep: SweepFile) -> dict[str, str]:
     """The commit that each task's ref was resolved to."""
-    tasks = cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])
-    return {str(task["id"]): str(task["resolved_sha"]) for task in tasks}
+    return {name: str(task["resolved_sha"]) for name, task in recorded_bindings(sweep).items()}
 
 
 def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) -> None:
@@ -300,7 +306,7 @@ def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) 
         UsageError: One has changed; the message names it.
     """
     changed = list(changed_inputs(cast("Mapping[str, str]", sweep.document["inputs"]), inputs.pinned))
-    before = {str(task["id"]): task for task in cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])}
+    before = recorded_bindings(sweep)
     now = {task.id: task_binding(task) for task in inputs.tasks}
     for name in sorted(before.keys() | now.keys()):
         changed += binding_changes(before.get(name, {"id": name}), now.get(name, {"id": name}))

@@ -45,7 +45,7 @@ def apart(trial: RunTrial, world: Path) -> RunTrial:
 
 def test_a_solved_task_is_resolved_and_its_row_says_how_it_was_judged(apart: RunTrial) -> None:
     row = apart(bash("sed -i 's/a - b/a + b/' calc.py"))
-    assert of(row, "resolved", "error_kind", "oracle_isolation") == (True, None, "process"), row["error_detail"]
+    assert of(row, "resolved", "error_kind", "isolation") == (True, None, "process"), row["error_detail"]
     assert row["oracle_counts"] == {"n_passed": 1, "n_failed": 0, "n_skipped": 0}
 
 
@@ -56,7 +56,7 @@ def test_code_that_lies_inside_a_test_process_has_none_to_lie_in(apart: RunTrial
 
 def test_the_residual_risk_of_a_shared_process_is_as_the_docs_say(trial: RunTrial) -> None:
     row = trial([bash(f"cat > calc.py <<'E'\n{LIAR}E"), DONE], verify="true")
-    assert of(row, "resolved", "oracle_isolation") == (True, "shared")
+    assert of(row, "resolved", "isolation") == (True, "shared")
 
 
 def test_doing_nothing_fails(apart: RunTrial) -> None:
