@@ -170,5 +170,4 @@ def _freshness(entry: object, task: Task, sources: str) -> Freshness:
     same = {"task": task.id, "binding_sha256": _digest(task_binding(task)), "fairtrial_sha256": sources}
     if attested != _digest(known) or any(known.get(name) != value for name, value in same.items()):
         return Freshness.STALE
-    status = known.get("status")
-    return Freshness(status) if status in set(Freshness) else Freshness.STALE
+    return next((each for each in Freshness if each == known.get("status")), Freshness.STALE)

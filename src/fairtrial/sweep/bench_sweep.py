@@ -16,6 +16,7 @@ from fairtrial.bench.arms import Defaults, arms_named, build_arm, read_arms, req
 from fairtrial.bench.blobs import BlobStore, read_stable
 from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import
 from fairtrial.bench.controls_note import CHECKING, read_controls
+from fairtrial.bench.environment import Seen, describe_arm, require_declared, undeclared
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
@@ -88,6 +89,7 @@ class BenchInputs:
         pinned: Digests and versions by name.
         controls: What is known of each task's controls.
         exits: The exit-at-import control's script by task, when controls are what runs.
+        environments: What each arm's sessions can see, by arm.
     """
 
     options: BenchOptions
@@ -99,6 +101,7 @@ class BenchInputs:
     pinned: Mapping[str, str]
     controls: Mapping[str, str]
     exits: Mapping[str, Blob]
+    environments: Mapping[str, tuple[Seen, ...]]
 
     @property
     def plan(self) -> tuple[PlannedBench, ...]:
@@ -142,6 +145,7 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
     exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
     pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
     dialects: set[str] = set()
+    environments: dict[str, tuple[Seen, ...]] = {}
     for name in sorted({arm.agent for arm in arms}):
         plugin = load_plugin("fairtrial.agents", name)
         agent = cast("type[Agent]", plugin.target)()
@@ -153,6 +157,9 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
             raise HostError(f"agent {name}: {probe.missing}")
         if agent.dialect is not None:
             dialects.add(agent.dialect)
+        for arm in arms:
+            if arm.agent == name:
+                environments[arm.name] = describe_arm(agent, probe.installation, arm, blobs)
         pinned[f"agent.{name}.version"] = probe.version or "unknown"
         pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
     if (
@@ -162,6 +169,15 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
     ):
         raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
     pinned |= {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
+    require_declared(
+        {
+            arm.name: [
+                undeclared(arm.agent, arm, phase, seen)
+                for phase, seen in zip(arm.phases, environments[arm.name], strict=True)
+            ]
+            for arm in arms
+        }
+    )
     script = None
     if options.script is not None:
         read_script(Path(options.script))
@@ -179,6 +195,7 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
         pinned=pinned,
         controls={task.id: CHECKING for task in tasks} if is_check else read_controls(Path(options.tasks), tasks),
         exits={name: blob for name, blob in exits.items() if blob is not None},
+        environments=environments,
     )
 
 
@@ -219,6 +236,7 @@ def begin_bench(options: BenchOptions, how: SweepOptions, *, n_workers: int) -> 
         "skipped_tasks": list(inputs.skipped),
         "controls": {name: str(state) for name, state in inputs.controls.items()},
         "arms": [_describe_arm(arm) for arm in inputs.arms],
+        "environments": {name: list(seen) for name, seen in inputs.environments.items()},
         "inputs": dict(inputs.pinned),
         "machine": asdict(describe_machine()),
         "scratch": str(scratch_of(base, sweep, results.root)),
@@ -310,6 +328,8 @@ def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) 
     now = {task.id: task_binding(task) for task in inputs.tasks}
     for name in sorted(before.keys() | now.keys()):
         changed += binding_changes(before.get(name, {"id": name}), now.get(name, {"id": name}))
+    seen = cast("Mapping[str, object]", sweep.document["environments"])
+    changed += [f"what arm {name} can see" for name, now in inputs.environments.items() if list(now) != seen.get(name)]
     if [_entry(trial) for trial in inputs.plan] != sweep.document["plan"]:
         changed.append("the plan")
     if changed:
