@@ -1,6 +1,7 @@
 """The row of one attempt: what stands in `results.jsonl` for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -53,6 +54,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "proposer_model": None,
         "candidate_overlay_digest": None,
         "effort": arm.effort,
+        "budget": asdict(bench.budget),
         "task_ref": task.ref,
         "task_base_sha": task.commit,
         "task_prompt_digest": task.prompt_digest,

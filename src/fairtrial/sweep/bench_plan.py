@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT, NOP, REFERENCE, control_arm
-from fairtrial.model.bench import Arm, BenchTrial, Blob, Task
+from fairtrial.model.bench import Arm, BenchTrial, Blob, Budget, Task
 from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
 
 __all__ = ["BenchOptions", "PlannedBench", "plan_bench", "plan_controls"]
+
+NO_BUDGET: Final = Budget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class BenchOptions:
         base_url: Address of the provider, or None for the dialect's own.
         key_env: Variable that holds the provider's key, or None for the dialect's own.
         control_runs: Runs of the reference when controls are what runs; None when arms are.
+        budget: What each trial may spend.
+        engine: The engine plugin that starts workers.
     """
 
     tasks: str
@@ -56,6 +61,8 @@ class BenchOptions:
     base_url: str | None = None
     key_env: str | None = None
     control_runs: int | None = None
+    budget: Budget = NO_BUDGET
+    engine: str = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +86,20 @@ class PlannedBench:
 
 
 def plan_bench(
-    tasks: Sequence[Task], arms: Sequence[Arm], *, runs: int, seed: int, timeout_s: float
+    tasks: Sequence[Task],
+    arms: Sequence[Arm],
+    *,
+    runs: int,
+    seed: int,
+    timeout_s: float,
+    budget: Budget = NO_BUDGET,
 ) -> tuple[PlannedBench, ...]:
     """All trials of an agent sweep, block after block: a block is one task in one run over all arms."""
     trials = [
         trial
         for task in tasks
         for run in range(runs)
-        for trial in _block(task, arms, run=run, seed=seed, timeout_s=timeout_s)
+        for trial in _block(task, arms, run=run, seed=seed, timeout_s=timeout_s, budget=budget)
     ]
     return tuple(
         PlannedBench(plan_index=index, key=trial_key("bench", t.task.id, t.arm.name, t.run), bench=t)
@@ -94,7 +107,9 @@ def plan_bench(
     )
 
 
-def _block(task: Task, arms: Sequence[Arm], *, run: int, seed: int, timeout_s: float) -> Iterator[BenchTrial]:
+def _block(
+    task: Task, arms: Sequence[Arm], *, run: int, seed: int, timeout_s: float, budget: Budget
+) -> Iterator[BenchTrial]:
     block = f"{task.id}/{run}"
     order = sorted(arms, key=lambda arm: order_digest(seed, block, arm.name))
     names = tuple(arm.name for arm in order)
@@ -107,6 +122,7 @@ def _block(task: Task, arms: Sequence[Arm], *, run: int, seed: int, timeout_s: f
             position_in_block=position,
             block_order=names,
             timeout_s=timeout_s,
+            budget=budget,
         )
         yield replace(trial, patch=task.reference) if arm.agent == REFERENCE else trial
 

@@ -109,7 +109,14 @@ class BenchInputs:
         asked = self.options
         if asked.control_runs is not None:
             return plan_controls(self.tasks, self.exits, reference_runs=asked.control_runs, timeout_s=asked.timeout_s)
-        return plan_bench(self.tasks, self.arms, runs=asked.runs, seed=asked.seed, timeout_s=asked.timeout_s)
+        return plan_bench(
+            self.tasks,
+            self.arms,
+            runs=asked.runs,
+            seed=asked.seed,
+            timeout_s=asked.timeout_s,
+            budget=asked.budget,
+        )
 
 
 def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str, str]) -> BenchInputs:
@@ -144,6 +151,7 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
         arms = tuple(control_arm(name) for name in (NOP, REFERENCE))
     exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
     pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
+    pinned[f"engine.{options.engine}.plugin_sha256"] = load_plugin("fairtrial.engines", options.engine).file_sha256
     dialects: set[str] = set()
     environments: dict[str, tuple[Seen, ...]] = {}
     for name in sorted({arm.agent for arm in arms}):
@@ -387,7 +395,7 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
             number=pass_number(results, sweep),
             scratch=scratch,
             metadata=_metadata(sweep.document),
-            engine=cast("type[Engine]", load_plugin("fairtrial.engines", "local").target)(),
+            engine=cast("type[Engine]", load_plugin("fairtrial.engines", options.engine).target)(),
             n_workers=n_workers,
             passed_env=(),
             watch=how.watch,
