@@ -122,6 +122,7 @@ def trial(
         timeout_s: float = 60,
         gateway: str | None = None,
         budget: Budget | None = None,
+        artifacts: dict[str, bytes] | None = None,
         **task: object,
     ) -> Row:
         name = f"k{len(list(world.iterdir()))}"
@@ -151,6 +152,8 @@ def trial(
         built = build_arm((arms or read_arms(None))[arm], Defaults(agent=agent, model=MODEL, skills=skills), blobs)
         directory = world / name
         directory.mkdir()
+        for artifact, content in (artifacts or {}).items():
+            (directory / artifact).write_bytes(content)
         spec = BenchSpec(
             sweep=request.node.name,
             key=f"{request.node.nodeid}/{name}",
