@@ -1,7 +1,6 @@
 """The row of one attempt: what stands in `results.jsonl` for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -14,6 +13,7 @@ from fairtrial.errors import IntegrityError
 from fairtrial.gateway.control import Spend
 from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.host.files import write_durably
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 
@@ -54,7 +54,6 @@ def identity_of(spec: BenchSpec) -> Row:
         "proposer_model": None,
         "candidate_overlay_digest": None,
         "effort": arm.effort,
-        "budget": asdict(bench.budget),
         "task_ref": task.ref,
         "task_base_sha": task.commit,
         "task_prompt_digest": task.prompt_digest,
@@ -112,6 +111,8 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
     logs = sorted(directory.glob("wire-*.jsonl")) if directory.is_dir() else []
     for path in logs:
         try:
+            # The gateway may still be ending its log: what it writes from here on goes to a file without a name.
+            write_durably(path, path.read_bytes(), mode=0o644)
             rows += read_ledger(path)
         except (OSError, IntegrityError) as problem:
             row["unmeasured_reason"] = f"{path.name}: {problem}"[:200]

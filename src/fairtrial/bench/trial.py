@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,12 +18,9 @@ from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_session, evi
 from fairtrial.errors import FairtrialError, HostError, IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.client import GatewayGoneError
-from fairtrial.gateway.control import Totals
-from fairtrial.gateway.policy import Limits
 from fairtrial.host.files import write_durably
-from fairtrial.model.bench import Budget, Phase
+from fairtrial.model.bench import Phase
 from fairtrial.model.trial import BenchSpec
-from fairtrial.model.usage import at_least
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.archive import pack_change
 from fairtrial.workspace.change import Change, Entry, Kind, read_change
@@ -35,7 +31,6 @@ from fairtrial.workspace.layers import Layer, open_layer
 __all__ = [
     "CHANGE",
     "between",
-    "budget_left",
     "run_bench_trial",
 ]
 
@@ -154,7 +149,6 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
             patch=node.blobs.read(bench.patch) if bench.patch else b"",
             cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
             directory=directory,
-            limits=budget_left(bench.budget, [each.closed.totals for each in work.sessions if each.closed is not None]),
         )
         session = run_session(node, order, layer, agent)
         work.sessions.append(session)
@@ -170,19 +164,6 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
             break
     work.skill_invoked = False if False in proofs else None if None in proofs or not proofs else True
     return work
-
-
-def budget_left(budget: Budget, spent: Sequence[Totals]) -> Limits:
-    """What earlier sessions left of a trial's budget; what they spent counts as far as it is known. Pure."""
-    spends = [spend for each in spent for spend in (each.spend, each.broken_spend)]
-    tokens = at_least(spend.usage for spend in spends).total or 0
-    cost = sum(spend.cost_usd or 0.0 for spend in spends)
-    requests = sum(each.requests for each in spent)
-    return Limits(
-        tokens=None if budget.tokens is None else max(0, budget.tokens - tokens),
-        cost_usd=None if budget.cost_usd is None else max(0.0, budget.cost_usd - cost),
-        requests=None if budget.requests is None else max(0, budget.requests - requests),
-    )
 
 
 def _end_of_evidence(session: Session) -> Ended | None:

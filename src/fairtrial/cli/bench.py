@@ -15,7 +15,6 @@ from fairtrial.cli.reports import write_reports
 from fairtrial.config.names import require_known
 from fairtrial.errors import UsageError
 from fairtrial.evidence.gate import METRICS
-from fairtrial.model.bench import Budget
 from fairtrial.model.sandbox import Limit
 from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
@@ -41,13 +40,6 @@ SEED = 20260908
 @click.option("--effort", help="How hard the model shall think, in the agent's word.")
 @click.option("--metric", default="cost_usd", show_default=True, help="What arms are compared by.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle.")
-@click.option("--budget-tokens", type=click.IntRange(1), help="Tokens that one trial may use [default: no limit].")
-@click.option(
-    "--budget-cost-usd",
-    type=click.FloatRange(0, min_open=True),
-    help="US dollars, at list price, that one trial may cost [default: no limit].",
-)
-@click.option("--budget-requests", type=click.IntRange(1), help="Requests that one trial may make [default: no limit].")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at the same time.")
 @click.option("--engine", default="local", show_default=True, help="What starts workers (see `fairtrial plugins`).")
 @path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
@@ -82,9 +74,6 @@ def command(
     effort: str | None,
     metric: str,
     timeout: float,
-    budget_tokens: int | None,
-    budget_cost_usd: float | None,
-    budget_requests: int | None,
     workers: int,
     engine: str,
     out: Path | None,
@@ -134,7 +123,6 @@ def command(
         script=existing(script),
         base_url=base_url,
         key_env=key_env,
-        budget=Budget(tokens=budget_tokens, cost_usd=budget_cost_usd, requests=budget_requests),
         engine=engine,
     )
     if dry_run:

@@ -1,6 +1,6 @@
 """The agent lane's vocabulary: what a task asks, what an arm is, and what one trial is told. All of it serializable."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from fairtrial.model.agent import Tool
@@ -10,7 +10,6 @@ __all__ = [
     "Asset",
     "BenchTrial",
     "Blob",
-    "Budget",
     "Cheat",
     "Into",
     "IsolationMode",
@@ -265,21 +264,6 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What one trial may spend, over all its sessions; None for no limit.
-
-    Attributes:
-        tokens: Tokens of all four buckets.
-        cost_usd: List price.
-        requests: Requests that go out.
-    """
-
-    tokens: int | None = None
-    cost_usd: float | None = None
-    requests: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchTrial:
     """One arm on one task once.
 
@@ -293,7 +277,6 @@ class BenchTrial:
         timeout_s: Seconds that a session, the authored check and the oracle may take, each.
         patch: What the agent `reference` applies, or None.
         cheat: The script that stands for the agent, for a cheat that is one; or None.
-        budget: What it may spend.
     """
 
     task: Task
@@ -305,4 +288,3 @@ class BenchTrial:
     timeout_s: float
     patch: Blob | None = None
     cheat: Blob | None = None
-    budget: Budget = field(default_factory=Budget)

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT, NOP, REFERENCE, control_arm
-from fairtrial.model.bench import Arm, BenchTrial, Blob, Budget, Task
+from fairtrial.model.bench import Arm, BenchTrial, Blob, Task
 from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
 
 __all__ = ["BenchOptions", "PlannedBench", "plan_bench", "plan_controls"]
-
-NO_BUDGET: Final = Budget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +35,6 @@ class BenchOptions:
         base_url: Address of the provider, or None for the dialect's own.
         key_env: Variable that holds the provider's key, or None for the dialect's own.
         control_runs: Runs of the reference when controls are what runs; None when arms are.
-        budget: What each trial may spend.
         engine: The engine plugin that starts workers.
     """
 
@@ -61,7 +57,6 @@ class BenchOptions:
     base_url: str | None = None
     key_env: str | None = None
     control_runs: int | None = None
-    budget: Budget = NO_BUDGET
     engine: str = "local"
 
 
@@ -99,7 +94,7 @@ def plan_bench(
         trial
         for task in tasks
         for run in range(runs)
-        for trial in _block(task, arms, run=run, seed=seed, timeout_s=timeout_s, budget=budget)
+        for trial in _block(task, arms, run=run, seed=seed, timeout_s=timeout_s)
     ]
     return tuple(
         PlannedBench(plan_index=index, key=trial_key("bench", t.task.id, t.arm.name, t.run), bench=t)
@@ -107,9 +102,7 @@ def plan_bench(
     )
 
 
-def _block(
-    task: Task, arms: Sequence[Arm], *, run: int, seed: int, timeout_s: float, budget: Budget
-) -> Iterator[BenchTrial]:
+def _block(task: Task, arms: Sequence[Arm], *, run: int, seed: int, timeout_s: float) -> Iterator[BenchTrial]:
     block = f"{task.id}/{run}"
     order = sorted(arms, key=lambda arm: order_digest(seed, block, arm.name))
     names = tuple(arm.name for arm in order)
@@ -122,7 +115,6 @@ def _block(
             position_in_block=position,
             block_order=names,
             timeout_s=timeout_s,
-            budget=budget,
         )
         yield replace(trial, patch=task.reference) if arm.agent == REFERENCE else trial
 

@@ -115,7 +115,6 @@ class BenchInputs:
             runs=asked.runs,
             seed=asked.seed,
             timeout_s=asked.timeout_s,
-            budget=asked.budget,
         )
 
 

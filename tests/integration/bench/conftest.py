@@ -19,7 +19,7 @@ from fairtrial.bench.tasks import bind_task, read_task_file
 from fairtrial.bench.trial import run_bench_trial
 from fairtrial.gateway.client import GatewayProcess
 from fairtrial.gateway.settings import GatewaySettings
-from fairtrial.model.bench import BenchTrial, Budget
+from fairtrial.model.bench import BenchTrial
 from fairtrial.model.trial import BenchSpec, ModelSource
 
 MODEL: Final = "claude-sonnet-4-5"
@@ -121,7 +121,6 @@ def trial(
         cheat: str | None = None,
         timeout_s: float = 60,
         gateway: str | None = None,
-        budget: Budget | None = None,
         artifacts: dict[str, bytes] | None = None,
         **task: object,
     ) -> Row:
@@ -173,7 +172,6 @@ def trial(
                 timeout_s=timeout_s,
                 patch=bound.reference if agent == "reference" else None,
                 cheat=blobs.put("cheat", cheat.encode()) if cheat is not None else None,
-                budget=budget or Budget(),
             ),
             gateway=gateway or str(control),
             source=ModelSource(script=str(script)),

@@ -17,7 +17,6 @@ from fairtrial.bench.session import Session, SessionOrder, run_session
 from fairtrial.errors import HostError
 from fairtrial.evidence.endings import ENDINGS, EndingKind
 from fairtrial.host.slot import Slot
-from fairtrial.model.bench import Budget
 from fairtrial.model.trial import BenchSpec
 from fairtrial.store.layout import Results
 from fairtrial.sweep.worker import Desk, run_attempt
@@ -89,24 +88,20 @@ def test_a_review_may_change_its_one_artifact_only(trial: RunTrial, tmp_path: Pa
     assert of(row, "resolved", "ok", "error_kind") == (False, False, "review-evidence-invalid")
 
 
-@pytest.mark.parametrize(
-    ("budget", "n_requests"), [(Budget(requests=3), 3), (Budget(tokens=250), 3), (Budget(cost_usd=0.0011), 3)]
-)
-def test_a_spent_budget_ends_the_trial_over_all_its_sessions(
-    trial: RunTrial, tmp_path: Path, budget: Budget, n_requests: int
-) -> None:
+@pytest.mark.parametrize("budget", ["requests: 3", "tokens: 250", "cost_usd: 0.0011"])
+def test_a_spent_budget_ends_the_trial_over_all_its_sessions(trial: RunTrial, tmp_path: Path, budget: str) -> None:
     arms = tmp_path / "arms.yaml"
     arms.write_text(
-        "arms:\n  mine:\n    phases:\n      - {name: look, prompt: 'Look: {task}', produces: notes.txt}\n"
-        "      - {name: work, prompt: 'Use {look}'}\n"
+        f"arms:\n  mine:\n    budget: {{{budget}}}\n    phases:\n"
+        "      - {name: look, prompt: 'Look: {task}', produces: notes.txt}\n      - {name: work, prompt: 'Use {look}'}\n"
     )
     agents = [
         {"name": "look", "match": {"prompt_contains": "Look: "}, "turns": [bash("echo x > notes.txt"), DONE]},
         {"name": "work", "match": {"prompt_contains": "Use notes.txt"}, "turns": [bash(MEND), DONE]},
     ]
-    row = trial(arm="mine", arms=read_arms(arms), agents=agents, budget=budget)
+    row = trial(arm="mine", arms=read_arms(arms), agents=agents)
     assert of(row, "resolved", "error_kind", "oracle_passed") == (False, "budget-exhausted", True), row["error_detail"]
-    assert row["wire"]["requests"] == n_requests
+    assert row["wire"]["requests"] == 3
     assert row["wire"]["refused"]["budget"] >= 1
     assert [session["phase"] for session in row["sessions"]] == ["look", "work"]
 
