@@ -87,7 +87,6 @@ def plan_bench(
     runs: int,
     seed: int,
     timeout_s: float,
-    budget: Budget = NO_BUDGET,
 ) -> tuple[PlannedBench, ...]:
     """All trials of an agent sweep, block after block: a block is one task in one run over all arms."""
     trials = [

@@ -93,7 +93,8 @@ def test_a_spent_budget_ends_the_trial_over_all_its_sessions(trial: RunTrial, tm
     arms = tmp_path / "arms.yaml"
     arms.write_text(
         f"arms:\n  mine:\n    budget: {{{budget}}}\n    phases:\n"
-        "      - {name: look, prompt: 'Look: {task}', produces: notes.txt}\n      - {name: work, prompt: 'Use {look}'}\n"
+        "      - {name: look, prompt: 'Look: {task}', produces: notes.txt}\n"
+        "      - {name: work, prompt: 'Use {look}'}\n"
     )
     agents = [
         {"name": "look", "match": {"prompt_contains": "Look: "}, "turns": [bash("echo x > notes.txt"), DONE]},
