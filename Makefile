@@ -57,6 +57,7 @@ lock: setup ## pin requirements again after a change (UPGRADE=--upgrade for the 
 	$(COMPILE) --output-file requirements/run.lock pyproject.toml requirements/run.in
 	$(COMPILE) --output-file requirements/dev.lock pyproject.toml requirements/run.in requirements/dev.in
 	$(COMPILE) --output-file requirements/mini-swe-agent.lock requirements/mini-swe-agent.in
+	$(COMPILE) --output-file requirements/node.lock requirements/node.in
 
 clean: ## remove .venv and every cache; results stay
 	rm -rf .venv .cache .hypothesis dist

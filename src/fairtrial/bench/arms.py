@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
 from fairtrial.bench.task_file import check_model_name
@@ -20,7 +20,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.agent import SkillProof, Tool
-from fairtrial.model.bench import Arm, Blob, Phase, SkillFiles
+from fairtrial.model.bench import Arm, Blob, Budget, Phase, SkillFiles
 from fairtrial.protocols import Agent
 
 __all__ = [
@@ -108,6 +108,9 @@ class ArmEntry:
         model: Model; the sweep's when left out.
         effort: How hard the model shall think.
         grants: Hosted tools that its requests may use, by name.
+        budget: What each of its trials may spend; no limit when left out.
+        unnamed_models: `refuse` a request for a model that the arm does not name, or `record` it and pass it on.
+        include_usage: Make a streamed Chat Completions request ask for its usage, where its client does not.
     """
 
     phases: tuple[PhaseEntry, ...] = ()
@@ -118,6 +121,9 @@ class ArmEntry:
     model: str | None = None
     effort: str | None = None
     grants: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    unnamed_models: Literal["refuse", "record"] = "refuse"
+    include_usage: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.phases) == (self.like is not None):
@@ -274,6 +280,9 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         skills=tuple(placed),
         grants=entry.grants,
         digest="",
+        budget=entry.budget,
+        unnamed_models=entry.unnamed_models,
+        include_usage=entry.include_usage,
     )
     return replace(arm, digest=_arm_digest(arm))
 

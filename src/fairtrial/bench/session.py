@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
 from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.gateway.policy import Limits, UnnamedModel
 from fairtrial.host.clock import utc_now
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
@@ -44,6 +45,7 @@ class SessionOrder:
         patch: What the reference agent applies.
         cheat: Shell script that runs instead of the agent, or None.
         directory: Where transcript and wire log go.
+        limits: What is left of the trial's budget.
     """
 
     spec: BenchSpec
@@ -53,6 +55,7 @@ class SessionOrder:
     patch: bytes
     cheat: bytes | None
     directory: Path
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def timeout_s(self) -> float:
@@ -114,7 +117,10 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         dialects=(dialect,),
         upstream=spec.source.upstream,
         script=spec.source.script,
+        unnamed_model=UnnamedModel(spec.bench.arm.unnamed_models),
+        limits=order.limits,
         grants=spec.bench.arm.grants,
+        include_usage=spec.bench.arm.include_usage,
         markers=(order.marker,) if agent.agent.skills is SkillProof.FILE else (),
         owner_uid=node.slot.uid,
     )

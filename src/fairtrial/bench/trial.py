@@ -9,6 +9,7 @@ from typing import Final
 
 from fairtrial.bench.arms import fill_prompt
 from fairtrial.bench.blobs import BlobLostError
+from fairtrial.bench.budget import budget_left
 from fairtrial.bench.judge import Judgement, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
 from fairtrial.bench.proof import prove_skill
@@ -149,6 +150,7 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
             patch=node.blobs.read(bench.patch) if bench.patch else b"",
             cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
             directory=directory,
+            limits=budget_left(bench.arm.budget, work.sessions),
         )
         session = run_session(node, order, layer, agent)
         work.sessions.append(session)
@@ -229,7 +231,7 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path)
     left_out = [artifact.rpartition("/")[0] or artifact for artifact in work.artifacts.values()]
     churn = measure_churn(change, template, slot=node.slot, exclude=[*left_out, SKILLS])
     if churn.patch:
-        write_durably(directory / PATCH, churn.patch, mode=0o644)
+        write_durably(directory / PATCH, Redactor().redact(churn.patch), mode=0o644)
     return {
         "diff_files": churn.files,
         "diff_insertions": churn.insertions,

@@ -53,6 +53,13 @@ SEED = 20260908
     show_default=True,
     help="Stop after so many endings in a row that an outage causes; 0 = never.",
 )
+@click.option(
+    "--provider-wait",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds to stand still for a provider that is down before the sweep ends.",
+)
 @click.option("--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced.")
 @path_option("--script", "A scripted model that stands for the provider.")
 @click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
@@ -81,6 +88,7 @@ def command(
     seed: int,
     include_expensive: bool,
     outage_streak: int,
+    provider_wait: float,
     allow_unenforced: tuple[str, ...],
     script: Path | None,
     base_url: str | None,
@@ -136,6 +144,7 @@ def command(
             report=write_reports,
             say=progress.say,
             watch=progress.watch,
+            provider_wait_s=provider_wait,
         )
         begun = begin_bench(options, how, n_workers=workers)
     return finish_bench(begun, as_json=as_json)

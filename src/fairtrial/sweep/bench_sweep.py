@@ -21,7 +21,8 @@ from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
 from fairtrial.errors import HostError, IntegrityError, UsageError
-from fairtrial.gateway.client import GatewayProcess
+from fairtrial.gateway.client import GatewayProcess, ask_status
+from fairtrial.gateway.control import Status
 from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 from fairtrial.host.clock import rfc3339, stamp, utc_now
@@ -31,6 +32,7 @@ from fairtrial.host.limits import probe_limits
 from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.preflight import require_sandboxes
+from fairtrial.host.secret import hide_variable
 from fairtrial.host.signals import stop_requests
 from fairtrial.host.slot import open_slot
 from fairtrial.model.bench import Arm, Blob, Task
@@ -38,14 +40,16 @@ from fairtrial.model.sandbox import Limit
 from fairtrial.model.trial import AnySpec, AttemptSpec, BenchSpec, ModelSource
 from fairtrial.plugins import load_plugin
 from fairtrial.protocols import Agent, Engine
+from fairtrial.store.events import EventLog
 from fairtrial.store.journal import Journal
 from fairtrial.store.layout import Results, create_results, hold
 from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
 from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, plan_bench, plan_controls
-from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts
+from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover
+from fairtrial.sweep.pause import ProviderWatch
 from fairtrial.sweep.resolve import changed_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
@@ -386,8 +390,9 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
             how.say(f"{results.results_jsonl}: {torn} is kept as {repair.kept}")
         gateway = _start_gateway(stack, inputs, scratch)
+        provider = None if gateway is None else _watch_provider(gateway, results, how)
         this_pass = Pass(
-            lane=_lane(results, inputs, gateway, n_workers),
+            lane=_lane(results, inputs, gateway, provider, n_workers),
             results=results,
             journal=journal,
             sweep=sweep.sweep,
@@ -414,6 +419,8 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
                 f"stopped: {this_pass.streaks.final} trials in a row ended as in an outage; "
                 f"when it is over: fairtrial resume {results.root}"
             )
+        if provider is not None and provider.given_up is not None:
+            how.say(f"stopped: {provider.given_up}; when it is back: fairtrial resume {results.root}")
         digest = seal.digest if seal is not None else None
         if digest is None:
             how.report(results)
@@ -425,7 +432,7 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
         stopped_by=stop.signal_number,
         seal=digest,
         scratch=scratch if how.keep_workspaces else None,
-        tripped=this_pass.tripped,
+        tripped=this_pass.tripped or this_pass.given_up,
     )
 
 
@@ -442,12 +449,30 @@ def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> Gate
         *(each.key_variable for each in upstreams if each.key_variable),
     )
     env = {name: os.environ[name] for name in kept if name in os.environ}
+    for each in upstreams:
+        if each.key_variable is not None:
+            hide_variable(each.key_variable)
     gateway = stack.enter_context(GatewayProcess(python=sys.executable))
     gateway.start(GatewaySettings(directory=str(scratch / "g"), upstreams=upstreams), env)
     return gateway
 
 
-def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None, n_workers: int) -> Lane[PlannedBench]:
+def _watch_provider(gateway: GatewayProcess, results: Results, how: SweepOptions) -> ProviderWatch:
+    def ask() -> Status:
+        if gateway.has_ended:
+            raise HostError(f"the gateway died; see its last words above, then `fairtrial resume {results.root}`")
+        return ask_status(gateway.control)
+
+    return ProviderWatch(ask, wait_s=how.provider_wait_s, say=how.say, events=EventLog(results))
+
+
+def _lane(
+    results: Results,
+    inputs: BenchInputs,
+    gateway: GatewayProcess | None,
+    provider: ProviderWatch | None,
+    n_workers: int,
+) -> Lane[PlannedBench]:
     options, controls = inputs.options, inputs.controls
     dialects = {name: _dialect(name) for name in {arm.agent for arm in inputs.arms}}
 
@@ -455,7 +480,8 @@ def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None,
         dialect = dialects[trial.bench.arm.agent]
         source = ModelSource(script=inputs.script, upstream=dialect if inputs.script is None else None)
         known = str(controls[trial.bench.task.id])
-        shared = replace(shared, metadata={**shared.metadata, "controls": known})
+        paused_s = 0.0 if provider is None else round(provider.paused_s, 3)
+        shared = replace(shared, metadata={**shared.metadata, "controls": known, "sweep_paused_s": paused_s})
         return BenchSpec(
             **{each.name: getattr(shared, each.name) for each in fields(AttemptSpec)},
             bench=trial.bench,
@@ -470,10 +496,6 @@ def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None,
             raise TypeError(f"{type(spec).__name__} is no attempt of the agent lane")
         return lost_row(spec, kind, detail, results.attempt_dir(spec.key, spec.attempt))
 
-    def require_ready() -> None:
-        if gateway is not None and gateway.has_ended:
-            raise HostError(f"the gateway died; see its last words above, then `fairtrial resume {results.root}`")
-
     n_phases = max(len(arm.phases) for arm in inputs.arms)
     limit_s = (n_phases + 2) * options.timeout_s + OWN_TIME_S
     return Lane(
@@ -481,7 +503,7 @@ def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None,
         void_row=void_row,
         trial_limit_s=limit_s,
         outage_streak=options.outage_streak,
-        require_ready=require_ready,
+        hold=never_held if provider is None else provider.hold,
     )
 
 
