@@ -277,6 +277,8 @@ class Arm:
         effort: How hard it shall think, in the agent's word, or None.
         skills: What is placed for it.
         grants: Hosted tools that its requests may use, by name.
+        overlay: Files of a candidate that are put over the tree, by path; none for an arm in use.
+        overlay_digest: Of the whole candidate; None for an arm in use.
         digest: Over all the others.
         budget: What each of its trials may spend.
         unnamed_models: What becomes of a request for another model: `refuse`, or `record` and pass on.
@@ -294,6 +296,8 @@ class Arm:
     budget: Budget = NO_BUDGET
     unnamed_models: str = "refuse"
     include_usage: bool = False
+    overlay: tuple[Blob, ...] = ()
+    overlay_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
