@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test lint bench setup agents lock clean
+.PHONY: help demo test lint bench setup agents oak jj lock clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
@@ -49,6 +49,12 @@ setup: ## make .venv hold what requirements/dev.lock lists
 
 agents: ## install the agent command lines (2 GB) below .cache/agents; print what to put on PATH
 	@requirements/agents/setup
+
+oak: ## put oak below .cache/built, built where no copy is at hand (15 minutes); print what to put on PATH
+	@requirements/built/setup oak
+
+jj: ## the same for jj
+	@requirements/built/setup jj
 
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --cache-dir .cache/pip-tools $(UPGRADE)

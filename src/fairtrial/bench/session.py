@@ -1,6 +1,5 @@
 """One session: an agent in a sandbox, behind the relay, with the gateway as its only way out."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Final
 
 from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, workspace_bind
+from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
@@ -30,7 +30,6 @@ RELAY: Final = "/opt/relay.py"
 SOCKET_ROOT: Final = "/run/model"
 RELAY_GRACE_S: Final = 10.0
 START_UP_S: Final = 30.0
-LONGEST_LINE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +221,8 @@ def _finish(
     problem = None
     try:
         with raw.open("rb") as lines:
-            report = agent.agent.read_report(lines) if order.cheat is None else None
-        _write_transcript(raw, order.directory / name, Redactor([token] if token else []))
+            report = agent.agent.read_report(lines_of(lines)) if order.cheat is None else None
+        write_transcript(raw, order.directory / name, Redactor([token] if token else []))
     except OSError as failure:
         report, problem = None, f"{name}: {failure.strerror}"
     finally:
@@ -247,21 +246,3 @@ def _finish(
         environment=seen,
         undeclared=undeclared(agent.plugin.name, order.spec.bench.arm, order.phase, seen),
     )
-
-
-def _write_transcript(raw: Path, path: Path, redactor: Redactor) -> None:
-    """Keep what was printed: events re-serialised with sorted keys, anything else as text; all of it redacted."""
-    with raw.open("rb") as source, path.open("xb") as target:
-        for line in iter(lambda: source.readline(LONGEST_LINE_BYTES), b""):
-            target.write(redactor.redact(_event(line)) + b"\n")
-    path.chmod(0o644)
-
-
-def _event(line: bytes) -> bytes:
-    try:
-        value: object = json.loads(line)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        value = {"unparsed": line.decode("utf-8", "backslashreplace").rstrip("\n")}
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -297,6 +297,8 @@ class Exchange:
         except CutError:
             self._break_by_plan("the reply was cut")
         except UpstreamBrokenError as error:
+            if row.status is None and outgoing.cut_bytes is None:
+                trial.record(outgoing.call, None, ReplyReading(usage=None))
             return await self._report_broken(outgoing, str(error))
         finally:
             row.provider_ms = self._since_ms(sent_s)
@@ -335,17 +337,20 @@ class Exchange:
         """Pass a reply on as it comes, and read along."""
         meter = outgoing.dialect.meter(answer.header("content-type"))
         decoder = Decoder(answer.header("content-encoding"))
-        ended = False
+        ended, client_left = False, True
         try:
             await self._sink.begin(answer.status, answer.fields, n_bytes=answer.n_bytes)
             async for data in answer.pieces:
                 meter.feed(decoder.decode(data))
                 await self._sink.send(data)
-            ended = True
+            ended, client_left = True, False
+        except UpstreamBrokenError:
+            client_left = False
+            raise
         finally:
             reading = meter.finish(body_ended=ended)
             self._note(reading, decoder, outgoing.call.route.ask, ended=ended)
-            self._trial.record(outgoing.call, answer.status, reading)
+            self._trial.record(outgoing.call, answer.status, reading, client_left=client_left)
         await self._sink.end()
         if self.row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
             self._break_by_plan("the reply was kept back")

@@ -168,18 +168,18 @@ class TrialState:
         row.cost_problem = price.reason
         row.price_table = _price_table_of(now.date())
 
-    def record(self, call: Call, status: int, reading: ReplyReading) -> None:
-        """Take a reply down, if that was asked for."""
+    def record(self, call: Call, status: int | None, reading: ReplyReading, *, client_left: bool = False) -> None:
+        """Take a reply down, or that there was none, if that was asked for."""
         if self.opening.record is None or call.route.ask is not Ask.GENERATE:
             return
         # Who speaks when, and the first words: more of a conversation is not needed, and it grows with each turn.
         first, *rest = call.turns or (Turn(role=Role.USER, text=""),)
         short = replace(call, system="", turns=(first, *(Turn(role=turn.role, text="") for turn in rest)))
-        self._recorded.append(RecordedExchange(call=short, status=status, reading=reading))
+        self._recorded.append(RecordedExchange(call=short, status=status, reading=reading, client_left=client_left))
 
     def _write_recording(self) -> None:
         path = self.opening.record
-        if path is None or not any(exchange.reading.is_complete for exchange in self._recorded):
+        if path is None or all(exchange.client_left for exchange in self._recorded):
             return
         script = script_of(self._recorded, redact=self.redactor.redact_text)
         write_durably(Path(path), self.redactor.redact(render_script(script)), mode=0o644)

@@ -11,6 +11,7 @@ __all__ = [
     "Asset",
     "BenchTrial",
     "Blob",
+    "Budget",
     "Cheat",
     "Into",
     "IsolationMode",
@@ -277,12 +278,12 @@ class Arm:
         effort: How hard it shall think, in the agent's word, or None.
         skills: What is placed for it.
         grants: Hosted tools that its requests may use, by name.
-        overlay: Files of a candidate that are put over the tree, by path; none for an arm in use.
-        overlay_digest: Of the whole candidate; None for an arm in use.
-        digest: Over all the others.
         budget: What each of its trials may spend.
         unnamed_models: What becomes of a request for another model: `refuse`, or `record` and pass on.
         include_usage: A streamed Chat Completions request is made to ask for its usage.
+        overlay: Files of a candidate that are put over the tree, by path; none for an arm in use.
+        overlay_digest: Of the whole candidate; None for an arm in use.
+        digest: Over all the others.
     """
 
     name: str

@@ -486,7 +486,7 @@ def _run(
         digest = seal.digest if seal is not None else None
         if digest is None:
             if promoter is not None:
-                promoter.conclude(results, complete=stop.signal_number is None and not this_pass.tripped)
+                promoter.conclude(results, complete=not this_pass.is_ending)
             how.report(results)
             release_reserve(results)
             digest = write_seal(results, journal) if stop.signal_number is None else None

@@ -11,7 +11,8 @@ from fairtrial.wire.exchange import After, Exchange, Observed
 from fairtrial.wire.faults import Fault, FaultReport, plan_faults, take_due
 from fairtrial.wire.http1 import BadMessageError, EndedEarlyError, parse_request_head, read_head, render_answer
 from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, RequestRecord
-from fairtrial.wire.peer import Address, ByteCount, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.peer import Address, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.reader import ByteCount
 
 __all__ = ["Forwarder"]
 
@@ -50,6 +51,7 @@ class Forwarder:
         self._in_flight: set[Observed] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._released = asyncio.Event()
 
     @property
     def n_in_flight(self) -> int:
@@ -69,6 +71,7 @@ class Forwarder:
     def set_faults(self, faults: Sequence[Fault]) -> None:
         """Replace the plan; requests in flight keep the rule that hit them."""
         self._planned = plan_faults(faults)
+        self._released.clear()
 
     async def start(self) -> int:
         """Listen and return the port.
@@ -83,7 +86,12 @@ class Forwarder:
         return self.port
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until no upstream work is left of anything that clients have sent so far; False when the time is up."""
+        """Let go what is held back, and wait until no upstream work is left of anything that clients have sent so far.
+
+        Returns:
+            False when the time is up.
+        """
+        self._released.set()
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -170,6 +178,7 @@ class Forwarder:
             reuse=self.reuse,
             observed=observed,
             on_upstream_done=lambda: self._settle(observed),
+            released=self._released,
         )
         try:
             return await exchange.run()

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fairtrial.wire.faults import Fault, FaultKind, FaultReport, PlannedFault, plan_faults, take_due
+from fairtrial.wire.gate import hold_back
 from fairtrial.wire.http1 import PIECE_BYTES
 from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, Delivery, RequestRecord
-from fairtrial.wire.peer import Address, ByteCount, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.peer import Address, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.reader import ByteCount
 
 __all__ = ["METHOD", "STREAM_KINDS", "StreamForwarder"]
 
@@ -81,6 +83,7 @@ class StreamForwarder:
         self._server: asyncio.Server | None = None
         self._origin_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._released = asyncio.Event()
 
     @property
     def n_in_flight(self) -> int:
@@ -100,6 +103,7 @@ class StreamForwarder:
     def set_faults(self, faults: Sequence[Fault]) -> None:
         """Replace the plan; what has been hit keeps its rule."""
         self._planned = plan_faults(faults)
+        self._released.clear()
 
     async def start(self) -> int:
         """Listen and return the port.
@@ -114,7 +118,12 @@ class StreamForwarder:
         return self.port
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until every connection has ended on both sides; False when the time is up."""
+        """Let go what is held back, and wait until every connection has ended on both sides.
+
+        Returns:
+            False when the time is up.
+        """
+        self._released.set()
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -157,14 +166,15 @@ class StreamForwarder:
         except OSError:
             client.reset()  # as a direct client would have found
             return
-        connection = _Connection(client=client, server=server, watch=self._watch.encode(), take=self._take)
+        mark = self._watch.encode()
+        connection = _Connection(client=client, server=server, watch=mark, take=self._take, released=self._released)
         try:
             await connection.run()
         finally:
             client.abort()
             server.abort()
-            for mark in connection.marks:
-                self._on_record(self._record(mark, number))
+            for each in connection.marks:
+                self._on_record(self._record(each, number))
 
     def _take(self) -> PlannedFault | None:
         return take_due(self._planned, method=METHOD, target=self._watch)
@@ -208,6 +218,7 @@ class _Connection:
     server: Peer
     watch: bytes
     take: Callable[[], PlannedFault | None]
+    released: asyncio.Event
     marks: list[_Mark] = field(default_factory=list[_Mark])
     _tail: bytes = b""
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -286,7 +297,7 @@ class _Connection:
                 self._ended.set()
                 return False
             case FaultKind.DELAY:
-                await asyncio.sleep((mark.rule.fault.parameter or 0) / 1000 if mark.rule else 0)
+                await hold_back((mark.rule.fault.parameter or 0) / 1000 if mark.rule else 0, self.released)
                 mark.fire()
             case _:
                 pass
