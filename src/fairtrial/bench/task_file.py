@@ -186,6 +186,10 @@ class TaskEntry:
             _require_path("source", each.source)
         _require_apart("sandbox_dependencies: target", tuple(each.target for each in self.sandbox_dependencies))
         _require_path("reference", self.reference)
+        if self.isolation is IsolationMode.PROCESS and any(each.into is Into.WORKSPACE for each in self.oracle.files):
+            raise ValueError(
+                "isolation 'process' keeps the oracle out of the workspace, so no file of it can go 'into: workspace'"
+            )
         names = [cheat.name for cheat in self.cheats]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"cheat {twice[0]!r} is named twice; name it once")

@@ -20,7 +20,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, FairtrialError, UsageError
 from fairtrial.host.git import GitError, git
-from fairtrial.model.bench import Blob, Cheat, IsolationMode, Oracle, OracleFile, Task
+from fairtrial.model.bench import Blob, Cheat, Oracle, OracleFile, Task
 from fairtrial.workspace.template import resolve_commit
 
 __all__ = ["Selection", "bind_task", "binding_changes", "read_task_file", "select_tasks", "task_binding"]
@@ -125,8 +125,6 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
         )
     except UsageError as problem:
         raise located(("id",), problem) from problem
-    if entry.isolation is not IsolationMode.SHARED:
-        raise document.error(("tasks", index, "isolation"), f"isolation {entry.isolation} is not built yet; use shared")
     for each in entry.toolchains:
         if not Path(each).is_dir():
             raise document.error(("tasks", index, "toolchains"), f"{each}: no such directory on this host")
@@ -187,6 +185,14 @@ def task_binding(task: Task) -> dict[str, object]:
             for each in task.oracle.files
         ],
         "reference_digest": task.reference.sha256 if task.reference else None,
+        "cheats": [
+            {
+                "name": each.name,
+                "patch_sha256": each.patch.sha256 if each.patch else None,
+                "script_sha256": each.script.sha256 if each.script else None,
+            }
+            for each in task.cheats
+        ],
     }
 
 

@@ -35,6 +35,12 @@ def test_the_shortest_task_is_read(write_tasks: WriteTasks, task_text: str) -> N
         ("    class: bug-fix", "    class: bug-fix\n    limits: {memory_mib: 0}", 4, "memory_mib is at least 1"),
         ("    class: bug-fix", "    class: bug-fix\n    limits: {memory: 9}", 4, "did you mean 'memory_mib'?"),
         ("    class: bug-fix", "    class: bug-fix\n    isolation: procss", 4, "did you mean 'process'?"),
+        (
+            "target: oracle.py}]",
+            "target: oracle.py, into: workspace}]\n    isolation: process",
+            2,
+            "keeps the oracle out of the workspace",
+        ),
         ("target: oracle.py}", "target: ../oracle.py}", 10, "no plain relative path"),
         ("target: oracle.py}", "target: .git/config}", 10, "lies below .git"),
         ("target: oracle.py}", f"target: {'a' * 241}}}", 10, "longer than 240 bytes"),
