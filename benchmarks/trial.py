@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -130,7 +131,7 @@ def measure_flatness(base: Path) -> int:
     early = [each for each in seen if EARLY[0] <= each["trials"] < EARLY[1]]
     late = [each for each in seen if N_TRIALS - 50 <= each["trials"] < N_TRIALS]
     worst_mib = 0.0
-    for name in ("sweep", "worker", "gateway", "scratch"):
+    for name in ("sweep", "worker", "scratch"):  # the nop agent needs no gateway
         before, after = (statistics.median(each.get(name, 0.0) for each in part) for part in (early, late))
         worst_mib = max(worst_mib, after - before)
         print(f"{name}: {before:.1f} MiB after {EARLY[0]} to {EARLY[1]} trials, {after:.1f} MiB at the end")
@@ -146,7 +147,7 @@ def count_rows(base: Path) -> int:
 
 
 def memory_of(root: int) -> dict[str, float]:
-    """Resident MiB of the sweep's process, of its worker and of its gateway."""
+    """Resident MiB of the sweep's process and of its worker."""
     found: dict[str, float] = {}
     for pid in descendants(root):
         try:
@@ -154,7 +155,7 @@ def memory_of(root: int) -> dict[str, float]:
             status = Path(f"/proc/{pid}/status").read_text()
         except OSError:
             continue  # it has just ended
-        role = "sweep" if pid == root else next((word for word in ("worker", "gateway") if word in words), None)
+        role = "sweep" if pid == root else "worker" if "worker" in words else None
         kib = status.partition("VmRSS:")[2].split()[:1]
         if role is not None and kib and "fairtrial.host.enter" not in words:
             found[role] = max(found.get(role, 0.0), int(kib[0]) / 1024)
@@ -179,11 +180,11 @@ def descendants(root: int) -> Iterator[int]:
 def scratch_mib(base: Path) -> float:
     """MiB of blocks in the scratch directory, as seen from outside the worker's mounts."""
     n_bytes = 0
-    for path in base.glob("ft-*/**/*"):
-        try:
-            n_bytes += path.lstat().st_blocks * 512
-        except OSError:
-            continue
+    for scratch in base.glob("ft-*"):
+        for directory, _, files in os.walk(scratch):  # unlike glob, it goes on where a trial has just removed something
+            for name in files:
+                with suppress(OSError):
+                    n_bytes += (Path(directory) / name).lstat().st_blocks * 512
     return n_bytes / (1 << 20)
 
 
