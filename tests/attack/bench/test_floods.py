@@ -29,16 +29,3 @@ def test_ten_gigabytes_of_output_cost_neither_disk_nor_memory(trial: RunTrial, l
     assert "output" in row["error_detail"]
     assert size_of(row["directory"]) < 256 * MIB
     assert peak_kib() - before < 192 * 1024
-
-
-def test_two_hundred_thousand_files_within_the_limits_are_credited_and_judged(trial: RunTrial) -> None:
-    script = (
-        "python3 -I -S -c 'import os\n"
-        "for d in range(200):\n"
-        '    os.mkdir(f"d{d}")\n'
-        "    for n in range(1000):\n"
-        '        os.close(os.open(f"d{d}/f{n}", os.O_CREAT | os.O_WRONLY))\'\n'
-    )
-    row = trial(agent="nop", cheat=script, timeout_s=600)
-    assert (row["resolved"], row["error_kind"], row["diff_files"]) == (False, "oracle-failed", 200_000)
-    assert size_of(row["directory"]) < 512 * MIB
