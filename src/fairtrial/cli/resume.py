@@ -7,6 +7,7 @@ import click
 from fairtrial.cli.finish import finish, finish_bench
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
+from fairtrial.promote.promoter import Gate
 from fairtrial.store.layout import open_results
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_sweep import resume_bench
@@ -50,5 +51,7 @@ def command(
             say=progress.say,
             watch=progress.watch,
         )
-        begun = resume_bench(results, how, n_workers=workers) if is_bench else resume_loop(results, how)
+        begun = (
+            resume_bench(results, how, n_workers=workers, promoter=Gate()) if is_bench else resume_loop(results, how)
+        )
     return finish_bench(begun, as_json=as_json) if is_bench else finish(begun, as_json=as_json)

@@ -250,6 +250,8 @@ class Arm:
         effort: How hard it shall think, in the agent's word, or None.
         skills: What is placed for it.
         grants: Hosted tools that its requests may use, by name.
+        overlay: Files of a candidate that are put over the tree, by path; none for an arm in use.
+        overlay_digest: Of the whole candidate; None for an arm in use.
         digest: Over all of the above.
     """
 
@@ -261,6 +263,8 @@ class Arm:
     skills: tuple[SkillFiles, ...]
     grants: tuple[str, ...]
     digest: str
+    overlay: tuple[Blob, ...] = ()
+    overlay_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
