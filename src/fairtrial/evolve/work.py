@@ -11,7 +11,6 @@ from fairtrial.evidence.bench import broken_incumbents
 from fairtrial.evidence.endings import is_void
 from fairtrial.evidence.gate import Outcome
 from fairtrial.evolve.bound import Bound, require_unchanged
-from fairtrial.evolve.drive import Steps
 from fairtrial.evolve.evidence import evidence_document, gate_lines
 from fairtrial.evolve.holdout import USE_SCHEMA, HoldoutUse, note_use
 from fairtrial.evolve.learnings import read_learnings
@@ -51,8 +50,8 @@ class _StopError(BaseException):
 
 
 @dataclass(slots=True, kw_only=True)
-class Work(Steps):
-    """One pass over an evolution.
+class Work:
+    """One pass over an evolution: its steps, see `fairtrial.evolve.drive.Steps`.
 
     Attributes:
         files: Where it lies.
@@ -71,12 +70,12 @@ class Work(Steps):
     started_s: float
 
     def used(self) -> Used:
-        """See `Steps`."""
+        """See `Steps.used`."""
         spent = None if self.bounds.budget_usd is None else spent_usd(self.files)
         return Used(spent_usd=spent, elapsed_s=monotonic_s() - self.started_s)
 
     def run(self, step: Step, before: Sequence[StepOutcome]) -> StepOutcome | Ending:
-        """See `Steps`."""
+        """See `Steps.run`."""
         here = self.files.generation(step.generation)
         base = (
             require_unchanged(self.bound, scratch_base(self.how.scratch)) if step.kind is not StepKind.APPLY else None
@@ -119,15 +118,26 @@ class Work(Steps):
         if isinstance(finished, Ending):
             return finished
         (row,) = _counting_rows(finished.results)
-        about = {"results": self._below(finished.results), "seal": finished.seal}
+        outcome = self._judge_proposal(here, step, before, base, finished.results, row)
+        return replace(outcome, results=self._below(finished.results), seal=finished.seal)
+
+    def _judge_proposal(
+        self,
+        here: GenerationFiles,
+        step: Step,
+        before: Sequence[StepOutcome],
+        base: SkillBase,
+        results: Results,
+        row: Mapping[str, object],
+    ) -> StepOutcome:
         if row.get("resolved") is not True:
             reason = f"the proposer failed: {row.get('error_kind')}: {row.get('error_detail')}"
-            return replace(self._outcome(step, StepResult.REFUSED, reason), **about)
+            return self._outcome(step, StepResult.REFUSED, reason)
         try:
-            overlay = take_candidate(here, finished.results, row, self.bound.layout)
+            overlay = take_candidate(here, results, row, self.bound.layout)
         except InvalidProposalError as problem:
-            return replace(self._outcome(step, StepResult.REFUSED, f"the proposal is no candidate: {problem}"), **about)
-        return replace(self._proposed(step, before, base, overlay), **about)
+            return self._outcome(step, StepResult.REFUSED, f"the proposal is no candidate: {problem}")
+        return self._proposed(step, before, base, overlay)
 
     def _proposed(self, step: Step, before: Sequence[StepOutcome], base: SkillBase, overlay: Overlay) -> StepOutcome:
         known = {outcome.candidate_overlay_digest: outcome.generation for outcome in before}
