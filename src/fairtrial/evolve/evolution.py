@@ -56,7 +56,7 @@ class Evolved:
     spent_usd: float | None
 
 
-def begin_evolution(options: EvolveOptions, how: SweepOptions) -> Evolved:
+def begin_evolution(options: EvolveOptions, how: SweepOptions, *, n_workers: int) -> Evolved:
     """Fix everything, then propose, measure and decide until an end is reached.
 
     Raises:
@@ -81,10 +81,10 @@ def begin_evolution(options: EvolveOptions, how: SweepOptions) -> Evolved:
     }
     with hold(Results(root=files.root)):
         write_evolution(files, document)
-        return _pass(files, evolution, bound, how)
+        return _pass(files, evolution, bound, how, n_workers)
 
 
-def resume_evolution(files: EvolutionFiles, how: SweepOptions) -> Evolved:
+def resume_evolution(files: EvolutionFiles, how: SweepOptions, *, n_workers: int) -> Evolved:
     """Go on where a pass was broken off, at whatever moment.
 
     Raises:
@@ -93,10 +93,10 @@ def resume_evolution(files: EvolutionFiles, how: SweepOptions) -> Evolved:
     """
     with hold(Results(root=files.root)):
         document = read_evolution(files)
-        return _pass(files, take(document, "evolution", str), parse_bound(document), how)
+        return _pass(files, take(document, "evolution", str), parse_bound(document), how, n_workers)
 
 
-def _pass(files: EvolutionFiles, evolution: str, bound: Bound, how: SweepOptions) -> Evolved:
+def _pass(files: EvolutionFiles, evolution: str, bound: Bound, how: SweepOptions, n_workers: int) -> Evolved:
     options = bound.options
     bounds = Bounds(
         generations=options.generations,
@@ -105,7 +105,15 @@ def _pass(files: EvolutionFiles, evolution: str, bound: Bound, how: SweepOptions
         has_holdout=bool(bound.holdout),
         apply=options.apply,
     )
-    work = Work(files=files, evolution=evolution, bound=bound, bounds=bounds, how=how, started_s=monotonic_s())
+    work = Work(
+        files=files,
+        evolution=evolution,
+        bound=bound,
+        bounds=bounds,
+        how=how,
+        n_workers=n_workers,
+        started_s=monotonic_s(),
+    )
     ending = drive(files, work, bounds, evolution=evolution, now=utc_now)
     return Evolved(
         files=files,

@@ -74,7 +74,6 @@ class EvolveOptions:
         initial_overlay: The first generation's candidate, or None for a proposed one.
         learnings: JSON lines of what was learnt before, or None.
         apply: Put a promoted candidate into the project.
-        n_workers: Trials at the same time.
     """
 
     bench: BenchOptions
@@ -88,7 +87,6 @@ class EvolveOptions:
     initial_overlay: str | None = None
     learnings: str | None = None
     apply: bool = False
-    n_workers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ class Work:
         bound: What it fixed.
         bounds: What it may do.
         how: How its sweeps are run.
+        n_workers: Trials at the same time.
         started_s: When the pass began, on the monotonic clock.
     """
 
@@ -67,6 +68,7 @@ class Work:
     bound: Bound
     bounds: Bounds
     how: SweepOptions
+    n_workers: int
     started_s: float
 
     def used(self) -> Used:
@@ -206,7 +208,7 @@ class Work:
     ) -> StepOutcome | Ending:
         overlay = read_overlay(here.candidate.resolve(), self.bound.layout)
         options = self._candidate_options(here, overlay, tuple(str(task["id"]) for task in tasks))
-        finished = self._sweep(here.results(step.kind), options, tasks, self.bound.options.n_workers)
+        finished = self._sweep(here.results(step.kind), options, tasks, self.n_workers)
         if isinstance(finished, Ending):
             return finished
         promotion = read_promotion(finished.results)

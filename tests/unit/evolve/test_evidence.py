@@ -1,7 +1,6 @@
 """What a proposer may see."""
 
 import json
-from typing import Any
 
 from fairtrial.evolve.evidence import MAX_ROWS, choose_rows, evidence_document, gate_lines
 from fairtrial.evolve.learnings import Learning
@@ -18,7 +17,7 @@ SECRETS = {
 }
 
 
-def row(task: str = "a", *, arm: str = "workflow", run: int = 0, **more: Any) -> dict[str, object]:
+def row(task: str = "a", *, arm: str = "workflow", run: int = 0, **more: object) -> dict[str, object]:
     return {
         "task": task,
         "arm": arm,
@@ -33,7 +32,7 @@ def row(task: str = "a", *, arm: str = "workflow", run: int = 0, **more: Any) ->
     }
 
 
-def failed(task: str = "a", **more: Any) -> dict[str, object]:
+def failed(task: str = "a", **more: object) -> dict[str, object]:
     return row(task, resolved=False, error_kind="oracle-failed", **more)
 
 
