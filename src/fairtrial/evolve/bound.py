@@ -107,7 +107,7 @@ def bind_evolution(
     with private_blobs(scratch) as blobs:
         asked = replace(bench, only=(*(task.id for task in chosen), *holdout), candidate=None)
         inputs = open_inputs(asked, blobs, commits=commits or {})
-        skills = _changeable(options, {arm: inputs.loaded[arm] for arm in bench.arms})
+        skills = _changeable(options, inputs.loaded)
         names = {name for loaded in skills.values() for name in loaded}
         base = read_skill_base(Path(options.candidate.project), options.candidate.layout, names)
         _require_decidable(asked, options.candidate, base, blobs, commits or {})
@@ -126,16 +126,27 @@ def bind_evolution(
 def _changeable(options: EvolveOptions, loaded: Mapping[str, frozenset[str]]) -> dict[str, tuple[str, ...]]:
     """The skills that a candidate may change, by the arm that loads them.
 
+    Args:
+        options: What was asked.
+        loaded: The skills that each known arm loads.
+
     Raises:
-        UsageError: An arm loads none: nothing that is proposed could change it.
+        UsageError: An arm loads none, so that nothing which is proposed could change it; or an arm that is not named
+            loads one as well.
     """
-    allowed = options.candidate.layout.skills
+    asked, allowed = options.bench.arms, options.candidate.layout.skills
     skills = {
-        arm: tuple(sorted(name for name in names if allowed is None or name in allowed))
-        for arm, names in loaded.items()
+        arm: tuple(sorted(name for name in loaded[arm] if allowed is None or name in allowed)) for arm in asked
     }
     if idle := [arm for arm, names in skills.items() if not names]:
         raise UsageError(f"--arms: {idle[0]!r} loads no skill that a candidate may change; leave it out")
+    changeable = {name for names in skills.values() for name in names}
+    for arm, names in loaded.items():
+        if arm not in asked and (shared := sorted(names & changeable)):
+            raise UsageError(
+                f"--arms: {arm!r} loads {shared[0]!r} as well, so a candidate must be measured there: name it too, or"
+                " give the skill to arms of your own by --arms-file"
+            )
     return skills
 
 

@@ -80,14 +80,14 @@ def run_sweep(
         if ending is not None and event.n_done < event.n_due:
             raise _OverBoundsError(ending)
 
-    results, how = Results(root=out), replace(how, watch=watch, out=out)
+    results, bounded = Results(root=out), replace(how, watch=watch, out=out)
     promoter = None if options.candidate is None else Gate()
     try:
         if results.sweep_json.exists():
-            begun = resume_bench(results, how, n_workers=n_workers, promoter=promoter)
+            begun = resume_bench(results, bounded, n_workers=n_workers, promoter=promoter)
         else:
             _clear(out)
-            begun = begin_bench(options, how, n_workers=n_workers, promoter=promoter, bound_tasks=bound_tasks)
+            begun = begin_bench(options, bounded, n_workers=n_workers, promoter=promoter, bound_tasks=bound_tasks)
     except _OverBoundsError as reached:
         return reached.ending
     return _finish(begun)
