@@ -184,7 +184,10 @@ def command(
 
 def _print_plan(options: BenchOptions, scratch: Path | None, *, as_json: bool) -> int:
     with private_blobs(scratch_base(scratch)) as blobs:
-        plan = open_inputs(options, BlobStore(blobs.root), commits={}).plan
+        inputs = open_inputs(options, BlobStore(blobs.root), commits={})
+        if inputs.candidate is not None:
+            Gate().bind(inputs)
+        plan = inputs.plan
     if as_json:
         entries = [{"plan_index": trial.plan_index, "key": trial.key, "block": trial.block} for trial in plan]
         print_json({"schema": "plan/1", "plan": entries})

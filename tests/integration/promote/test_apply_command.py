@@ -43,6 +43,8 @@ TASK = {
     "id": "t0",
     **dict.fromkeys(("prompt_digest", "verify_digest", "oracle_digest", "oracle_command_digest"), DIGEST),
     "oracle_manifest_digest": DIGEST,
+    "sandbox_dependency_content_digest": DIGEST,
+    "sandbox_dependency_manifest_digest": DIGEST,
     "oracle_files": [{"target": "test.py", "sha256": DIGEST, "size": 3}],
 }
 Row = dict[str, Any]
