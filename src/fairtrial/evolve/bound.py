@@ -135,9 +135,7 @@ def _changeable(options: EvolveOptions, loaded: Mapping[str, frozenset[str]]) ->
             loads one as well.
     """
     asked, allowed = options.bench.arms, options.candidate.layout.skills
-    skills = {
-        arm: tuple(sorted(name for name in loaded[arm] if allowed is None or name in allowed)) for arm in asked
-    }
+    skills = {arm: tuple(sorted(name for name in loaded[arm] if allowed is None or name in allowed)) for arm in asked}
     if idle := [arm for arm, names in skills.items() if not names]:
         raise UsageError(f"--arms: {idle[0]!r} loads no skill that a candidate may change; leave it out")
     changeable = {name for names in skills.values() for name in names}

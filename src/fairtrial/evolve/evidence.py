@@ -6,7 +6,7 @@ oracle, reference, cheat, holdout task or judge's detail has a field here.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from fairtrial.evidence.endings import is_void, kind_of
 from fairtrial.evidence.rows import Row, measured, text
@@ -135,4 +135,5 @@ def _choose(row: Row) -> ChosenRow:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple(each for each in items if isinstance(each, str))

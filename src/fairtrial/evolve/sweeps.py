@@ -7,6 +7,7 @@ from pathlib import Path
 from fairtrial.errors import HostError, NotEnoughEvidenceError
 from fairtrial.evidence.bench import BenchFold, BenchSummary
 from fairtrial.evidence.endings import EndingKind
+from fairtrial.evidence.rows import measured
 from fairtrial.evolve.next_step import Bounds, Used, over_bounds
 from fairtrial.evolve.values import Ending, EndKind
 from fairtrial.host.files import remove_tree
@@ -26,10 +27,6 @@ OUR_BUG = 70
 
 class _OverBoundsError(Exception):
     """A bound was reached between two trials; the sweep is left to a later pass."""
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.detail)
-        self.ending = ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +52,7 @@ def run_sweep(
     n_workers: int,
     bound_tasks: Sequence[Mapping[str, object]],
     bounds: Bounds,
-    used: Callable[[], Used],
+    spend: Callable[[float | None], Used],
 ) -> Finished | Ending:
     """Run a sweep to its end, or say why it has none yet; what is recorded of it is kept for a later pass.
 
@@ -66,19 +63,23 @@ def run_sweep(
         n_workers: Trials at the same time.
         bound_tasks: What the evolution bound its tasks to.
         bounds: What the evolution may do; asked again after every attempt.
-        used: What it has used by now.
+        spend: Takes what an attempt cost, None when that is not known; says what the evolution has used by then.
 
     Raises:
         UsageError: The request is wrong, or an input has changed.
         HostError: The host is not fit, or failed.
         IntegrityError: A record cannot be believed.
     """
+    reached: list[Ending] = []
 
     def watch(event: Event) -> None:
         how.watch(event)
-        ending = over_bounds(bounds, used())
-        if ending is not None and event.n_done < event.n_due:
-            raise _OverBoundsError(ending)
+        if event.n_done >= event.n_due or reached:
+            return  # the last one; one of an earlier pass, which is counted; or one that is cancelled now
+        ending = over_bounds(bounds, spend(measured(event.total.get("cost_usd"))))
+        if ending is not None:
+            reached.append(ending)
+            raise _OverBoundsError
 
     results, bounded = Results(root=out), replace(how, watch=watch, out=out)
     promoter = None if options.candidate is None else Gate()
@@ -88,8 +89,8 @@ def run_sweep(
         else:
             _clear(out)
             begun = begin_bench(options, bounded, n_workers=n_workers, promoter=promoter, bound_tasks=bound_tasks)
-    except _OverBoundsError as reached:
-        return reached.ending
+    except _OverBoundsError:
+        return reached[0]
     return _finish(begun)
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from fairtrial.bench.blobs import read_stable
 from fairtrial.errors import IntegrityError, UsageError
@@ -61,6 +62,7 @@ class Work:
         how: How its sweeps are run.
         n_workers: Trials at the same time.
         started_s: When the pass began, on the monotonic clock.
+        spent_usd: US dollars spent by now, over all passes; None when there is no budget, or it cannot be told.
     """
 
     files: EvolutionFiles
@@ -70,11 +72,19 @@ class Work:
     how: SweepOptions
     n_workers: int
     started_s: float
+    spent_usd: float | None = None
 
     def used(self) -> Used:
         """See `Steps.used`."""
-        spent = None if self.bounds.budget_usd is None else spent_usd(self.files)
-        return Used(spent_usd=spent, elapsed_s=monotonic_s() - self.started_s)
+        self.spent_usd = None if self.bounds.budget_usd is None else spent_usd(self.files)
+        return Used(spent_usd=self.spent_usd, elapsed_s=monotonic_s() - self.started_s)
+
+    def spend(self, cost_usd: float | None) -> Used:
+        """Add what an attempt cost; where that is not known, everything is counted again from the disk."""
+        if cost_usd is None or self.spent_usd is None:
+            return self.used()
+        self.spent_usd += cost_usd
+        return Used(spent_usd=self.spent_usd, elapsed_s=monotonic_s() - self.started_s)
 
     def run(self, step: Step, before: Sequence[StepOutcome]) -> StepOutcome | Ending:
         """See `Steps.run`."""
@@ -299,7 +309,7 @@ class Work:
             n_workers=n_workers,
             bound_tasks=tasks,
             bounds=self.bounds,
-            used=self.used,
+            spend=self.spend,
         )
 
     def _below(self, results: Results) -> str:
@@ -315,7 +325,7 @@ def _reasons(decision: BoundDecision) -> list[str]:
     """Why a candidate arm is promoted or not, as sentences."""
     first = decision.decision if decision.decision["decision"] != Outcome.PROMOTE else decision.as_failures
     texts = first.get("reasons")
-    said = [str(text) for text in texts] if isinstance(texts, list) else []
+    said = [str(text) for text in cast("list[object]", texts)] if isinstance(texts, list) else []
     said += [f"not usable: {reason['detail']}" for reason in decision.inadmissible]
     return [f"{decision.candidate_arm}: {text}" for text in said]
 
