@@ -48,7 +48,8 @@ def print_promotion(promotion: Promotion, console: Console) -> None:
         notes.append(f"{each.candidate_arm}: {WORDS[Outcome(str(each.decision['decision']))]}.")
         notes += [f"{each.candidate_arm}: {reason}" for reason in _reasons(each)]
         notes += [f"Not usable ({reason['kind']}): {reason['detail']}" for reason in each.inadmissible]
-    title = "The candidate may be applied." if promotion.promotable else "The candidate may not be applied."
+    verdict = "may be applied" if promotion.promotable else "may not be applied"
+    title = f"The candidate {verdict}{', in a rehearsal' if promotion.promotable and promotion.rehearsal else ''}."
     print_document(Document(title=title, notes=notes, tables=()), console)
 
 

@@ -262,7 +262,7 @@ def begin_bench(
         "machine": asdict(describe_machine()),
         "scratch": str(scratch_of(base, sweep, results.root)),
         "plan": [_entry(trial) for trial in inputs.plan],
-        **({} if binding is None else {PROMOTION: dict(binding)}),
+        PROMOTION: None if binding is None else dict(binding),
     }
     with hold(results):
         return _run(results, write_sweep(results, record), options, how, n_workers, promoter)

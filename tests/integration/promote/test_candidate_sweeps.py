@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -59,6 +61,10 @@ def bench(example: Path, candidate: str, *more: object, arms: tuple[str, ...] = 
     return list(map(str, words))
 
 
+def rows_of(results: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+
+
 def promotion_of(results: Path) -> dict[str, Any]:
     value: dict[str, Any] = json.loads((results / "promotion.json").read_text())
     return value
@@ -71,7 +77,7 @@ def test_a_candidate_that_wins_goes_from_bench_to_the_project(example: Path, tmp
     said = json.loads(done.stdout)["promotion"]
     assert (said["promotable"], said["rehearsal"], said["run_status"]) == (True, True, "complete")
     assert [each["decision"] for each in said["decisions"]] == ["promote"]
-    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    rows = rows_of(out)
     digest = promotion_of(out)["binding"]["candidate_overlay_digest"]
     assert {(row["arm"], row["candidate_overlay_digest"]) for row in rows} == {(PAIR[0], None), (PAIR[1], digest)}
     assert all(row["source"].startswith("fairtrial ") and row["price_table"] for row in rows)
@@ -102,9 +108,9 @@ def test_a_candidate_that_wins_goes_from_bench_to_the_project(example: Path, tmp
     [
         ("reworded", (), "keep_incumbent", "less than the 5.0 %"),
         ("wordy", (), "keep_incumbent", "more than 20.0 %"),
-        ("careless", (), "keep_incumbent", "resolves"),
-        ("unused", (), "keep_incumbent", "resolves"),
-        ("quick", ("--metric", "duration_s", "--min-improvement-pct", "99.9"), "keep_incumbent", "99.9 %"),
+        ("careless", (), "keep_incumbent", "the candidate resolved 0 of 1"),
+        ("unused", (), "keep_incumbent", "quality floor"),
+        ("quick", ("--min-improvement-pct", "50"), "keep_incumbent", "less than the 50.0 %"),
     ],
 )
 def test_a_candidate_is_refused_with_its_reason(
@@ -164,7 +170,34 @@ def test_an_outage_leaves_a_promotion_that_nobody_can_use_and_resume_keeps_the_c
     again = promotion_of(out)
     assert again["binding"] == first["binding"]
     assert again["run_status"] == "aborted"
-    assert fairtrial("audit", out).returncode == 0
+    assert fairtrial("audit", out).returncode == 5, "intact, and no trial counts"
+    remove_tree(out)
+
+
+def test_a_killed_sweep_is_finished_with_the_candidate_that_it_began_with(example: Path, tmp_path: Path) -> None:
+    out, overlay = tmp_path / "r", tmp_path / "overlay"
+    shutil.copytree(example / "candidates" / "quick", overlay)
+    words = bench(example, "quick", "--runs", 1, "--min-runs", 1, "--rehearsal", "--out", out)
+    words[words.index("--candidate-overlay") + 1] = str(overlay)
+    argv = [sys.executable, "-m", "fairtrial", "-q", *words]
+    sweep = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and sweep.poll() is None and not list(out.glob("trials/*/1/wire-*.jsonl")):
+        time.sleep(0.02)
+    sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    assert not (out / "promotion.json").exists()
+    remove_tree(overlay)
+    done = fairtrial("resume", out, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["promotion"]["run_status"] == "complete"
+    promotion = promotion_of(out)
+    assert promotion["binding"] == json.loads((out / "sweep.json").read_text())["promotion"]
+    (decided,) = promotion["decisions"]
+    assert (decided["inadmissible"], decided["decision"]["decision"]) == ([], "promote")
+    # What was killed is a void, and counts as a failed run of its arm when the decision is looked at that way.
+    killed = {row["arm"] for row in rows_of(out) if row["error_kind"] == "interrupted"}
+    assert decided["promotable"] is (PAIR[1] not in killed)
     remove_tree(out)
 
 
@@ -230,6 +263,70 @@ def test_a_skill_that_the_agent_would_not_find_in_the_tree_is_refused(
     words[words.index(",".join(PAIR))] = "w,candidate_w"
     assert run([*words, "--arms-file", str(arms)]) == 2
     assert "looks for skills in .claude/skills, which is no place of the skill layout" in capsys.readouterr().err
+
+
+@pytest.fixture
+def tree_skills(example: Path, tmp_path: Path) -> Path:
+    """The example with its skills in the repository itself, at its second commit from the end, and a candidate."""
+    directory = tmp_path / "tree"
+    shutil.copytree(example, directory)
+    shutil.copytree(example / "skills", directory / "repository" / ".claude" / "skills")
+    git(directory / "repository", "add", "-A")
+    git(directory / "repository", "commit", "-qm", "skills")
+    (directory / "arms.yaml").write_text("arms: {w: {like: workflow, names: {plan: tally-plan, work: tally-work}}}\n")
+    shutil.copytree(example / "candidates" / "quick", directory / "overlay" / ".claude")
+    return directory
+
+
+def ask_of_tree(directory: Path, *more: object) -> list[str]:
+    asked = ("bench", "--tasks", directory / "tasks.yaml", "--only", "linear", "--arms", "w,candidate_w", "--dry-run")
+    model = ("--agent", "bash-agent", "--model", MODEL, "--script", directory / "script.yaml")
+    overlay = ("--candidate-overlay", directory / "overlay", "--arms-file", directory / "arms.yaml")
+    return [str(word) for word in (*asked, *model, *overlay, "--project", directory / "repository", *more)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("ref: main", "ref: main", None),
+        ("ref: main", "ref: main~1", "does not show its agents .claude/skills/tally-plan/SKILL.md"),
+        ("ref: main", "ref: main\n    hidden: [.claude/skills]", "does not show its agents .claude/skills/tally-plan"),
+    ],
+)
+def test_what_the_agent_finds_in_the_tree_must_be_what_the_project_holds(
+    old: str, new: str, words: str | None, tree_skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = tree_skills / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace(old, new))
+    assert run(ask_of_tree(tree_skills)) == 2
+    said = capsys.readouterr().err
+    assert "the controls of task linear are stale" in said, "a copy is another task"
+    assert words in said if words is not None else "show" not in said
+
+
+def test_another_skill_in_the_tree_than_in_the_project_is_refused(
+    tree_skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = tree_skills / "repository"
+    (repository / ".claude" / SKILL).write_text("something else\n")
+    git(repository, "commit", "-qam", "newer")
+    tasks = tree_skills / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace("ref: main", "ref: main~1"))
+    assert run(ask_of_tree(tree_skills)) == 2
+    assert (
+        "shows its agents another .claude/skills/tally-plan/SKILL.md than the project holds" in capsys.readouterr().err
+    )
+
+
+def test_a_placed_skill_that_one_in_the_tree_would_shadow_is_refused(
+    tree_skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skills = tree_skills / "repository" / ".claude" / "skills"
+    words = ask_of_tree(tree_skills, f"--skill=plan={skills}/tally-plan", f"--skill=work={skills}/tally-work")
+    (tree_skills / "arms.yaml").write_text("arms: {}\n")
+    words[words.index("w,candidate_w")] = ",".join(PAIR)
+    assert run(words) == 2
+    assert "has a skill tally-plan of its own in its tree" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [["--rehearsal"], ["--project", "."], ["--proposer-model", "m"]])
