@@ -18,6 +18,7 @@ def spent_usd(files: EvolutionFiles) -> float | None:
     """Sum what all attempts cost, in US dollars; None when some of it cannot be told.
 
     An attempt without a known cost is asked for its wire logs: without one it spoke to no model, which costs nothing.
+    Of an attempt that was cut off they tell a lower bound: a request that was under way then is not in them.
 
     Raises:
         IntegrityError: A record is damaged.
@@ -53,7 +54,7 @@ def _wire_cost_of(attempt: Path) -> float | None:
         try:
             calls = [call for call in read_ledger(log) if call.was_passed_on]
         except IntegrityError:
-            return None  # cut off in the middle of a line: what the last request cost is not known
+            return None
         if any(call.cost_usd is None for call in calls):
             return None
         total += sum(call.cost_usd or 0.0 for call in calls)

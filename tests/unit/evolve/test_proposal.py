@@ -54,7 +54,11 @@ def take(here: GenerationFiles, *entries: Entry, refused: tuple[str, ...] = ()) 
     directory = write_intent(results, {"schema": INTENT_SCHEMA, **identity, "begun_utc": "u"})
     ordered = sorted(entries, key=lambda each: each.path)
     (directory / "change.tar").write_bytes(pack_change(Change(entries=tuple(ordered)), commit="c", tree_id="t"))
-    ending = {"artifacts": describe_artifacts(directory), "rows": [{"schema": "bench-row/1", "task": "propose"}], "ended_utc": "u"}
+    ending = {
+        "artifacts": describe_artifacts(directory),
+        "rows": [{"schema": "bench-row/1", "task": "propose"}],
+        "ended_utc": "u",
+    }
     write_outcome(results, {"schema": OUTCOME_SCHEMA, **identity, **ending})
     row = {"key": KEY, "attempt": 1, "refused_paths": list(refused)}
     take_candidate(here, results, row, LAYOUT)
