@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
+from fairtrial.bench.controls import NOP, REFERENCE
 from fairtrial.evidence.endings import is_void, kind_of
 from fairtrial.evidence.rows import Row, measured, text
 from fairtrial.evolve.learnings import Learning
@@ -20,6 +21,8 @@ EVIDENCE_SCHEMA: Final = "evolve-evidence/1"
 MAX_ROWS: Final = 12
 MAX_GATE_REASONS: Final = 3
 VERIFY_TAIL_CHARACTERS: Final = 600
+_CONTROLS: Final = frozenset({NOP, REFERENCE})
+"""Agents that play a control: their transcripts and changes are references and cheats."""
 _FIGURES: Final = ("cost_usd", "num_turns", "output_tokens", "diff_files", "diff_insertions", "diff_deletions")
 
 
@@ -44,14 +47,17 @@ def choose_rows(rows: Iterable[Row], learning_tasks: Iterable[str]) -> tuple[Cho
     """Choose at most `MAX_ROWS` rows: unresolved ones first, then resolved ones, the dearest first.
 
     Args:
-        rows: Rows of a sweep of the agent lane, in any order; voids are no evidence.
+        rows: Rows of a sweep of the agent lane, in any order; voids are no evidence, and controls (references, cheats)
+            are what a proposer may not see.
         learning_tasks: Ids of the tasks that may be learnt from; every other row is left out.
 
     Raises:
         UsageError: A row's `error_kind` is neither text nor null.
     """
     allowed = frozenset(learning_tasks)
-    usable = [row for row in rows if row.get("task") in allowed and not is_void(row)]
+    usable = [
+        row for row in rows if row.get("task") in allowed and row.get("agent") not in _CONTROLS and not is_void(row)
+    ]
     unresolved = sorted((row for row in usable if not _resolved(row)), key=_place)
     resolved = sorted((row for row in usable if _resolved(row)), key=lambda row: (-_cost(row), _place(row)))
     return tuple(_choose(row) for row in (*unresolved, *resolved)[:MAX_ROWS])

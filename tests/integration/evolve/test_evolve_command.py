@@ -229,8 +229,12 @@ def test_when_no_candidate_is_better_all_generations_run_and_the_project_stays_a
     world: World, tmp_path: Path
 ) -> None:
     before = world.skill.read_bytes()
-    script = world.script(USELESS, proposer(1, write("Be more thorough.")))
-    value = printed(fairtrial(*world.evolve(tmp_path / "e", script, "--generations", 2, "--apply")), 0)
+    first = tmp_path / "first" / SKILL
+    first.parent.mkdir(parents=True)
+    first.write_bytes(before + b"Be thorough.\n")
+    script = world.script(proposer(1, write("Be more thorough.")))
+    more = ("--initial-overlay", tmp_path / "first", "--generations", 2, "--apply")
+    value = printed(fairtrial(*world.evolve(tmp_path / "e", script, *more)), 0)
     assert value["ended"] == "all-generations-ran"
     assert steps_of(value) == [
         (generation, step, result)
@@ -238,6 +242,12 @@ def test_when_no_candidate_is_better_all_generations_run_and_the_project_stays_a
         for step, result in (("propose", "proposed"), ("measure", "kept"))
     ]
     assert world.skill.read_bytes() == before
+    bindings = [
+        json.loads((tmp_path / f"e/generations/{number}/measure/promotion.json").read_text())["binding"]
+        for number in (0, 1)
+    ]
+    assert [binding["candidate_origin"] for binding in bindings] == ["manual-overlay", "model-proposer"]
+    assert [binding["proposer_model"] for binding in bindings] == [None, MODEL]
     assert not (world.root / "tasks.holdout.jsonl").exists()
     again = printed(fairtrial("resume", tmp_path / "e", "--json"), 0)
     assert again == value
@@ -256,19 +266,29 @@ def test_when_no_candidate_is_better_all_generations_run_and_the_project_stays_a
 def test_a_proposal_that_is_no_candidate_ends_it_with_1_before_anything_is_measured(
     world: World, tmp_path: Path, command: str, why: str
 ) -> None:
-    value = printed(fairtrial(*world.evolve(tmp_path / "e", world.script(proposer(0, command)))), 1)
+    # Evidence of controls is none: their changes and transcripts are references and cheats.
+    more = ("--seed-results", world.root.parent / "check")
+    value = printed(fairtrial(*world.evolve(tmp_path / "e", world.script(proposer(0, command)), *more)), 1)
     assert (value["ended"], steps_of(value)) == ("refused", [(0, "propose", "refused")])
     assert value["detail"].startswith(why)
     assert not (tmp_path / "e/generations/0/measure").exists()
+    evidence = tmp_path / "e/generations/0/proposal/repository/evidence"
+    assert json.loads((evidence / "evidence.json").read_text())["rows"] == []
+    assert not (evidence / "transcripts").exists()
 
 
-def test_a_spent_budget_ends_it_with_5_and_no_pass_goes_beyond_it(world: World, tmp_path: Path) -> None:
+def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyond_it(
+    world: World, tmp_path: Path
+) -> None:
     out = tmp_path / "e"
-    value = printed(fairtrial(*world.evolve(out, world.script(USELESS), "--budget-usd", 0.001)), 5)
+    value = printed(fairtrial(*world.evolve(out, world.script(USELESS), "--budget-usd", 0.05)), 5)
     assert (value["ended"], steps_of(value)) == ("budget", [(0, "propose", "proposed")])
-    assert not (out / "generations/0/measure").exists()
+    rows = (out / "generations/0/measure/results.jsonl").read_text().splitlines()
+    assert [json.loads(row)["error_kind"] for row in rows] == [None]  # of two trials
+    assert not (out / "generations/0/measure/seal.json").exists()
     again = printed(fairtrial("resume", out, "--json"), 5)
-    assert again["spent_usd"] == value["spent_usd"] > 0.001
+    assert again["spent_usd"] == value["spent_usd"] > 0.05
+    assert (out / "generations/0/measure/results.jsonl").read_text().splitlines() == rows
 
 
 def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world: World, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from fairtrial.evolve.evidence import MAX_ROWS, choose_rows, evidence_document, gate_lines
 from fairtrial.evolve.learnings import Learning
 from fairtrial.evolve.values import OUTCOME_SCHEMA, StepKind, StepOutcome, StepResult
@@ -39,6 +41,11 @@ def failed(task: str = "a", **more: object) -> dict[str, object]:
 def test_only_rows_of_learning_tasks_are_evidence() -> None:
     chosen = choose_rows([row("a"), row("held-out"), failed("held-out"), row("unknown")], {"a"})
     assert [each.compact["task"] for each in chosen] == ["a"]
+
+
+@pytest.mark.parametrize("agent", ["nop", "reference"])
+def test_references_and_cheats_are_no_evidence(agent: str) -> None:
+    assert choose_rows([row(agent=agent, arm="cheat-half"), failed(agent=agent)], {"a"}) == ()
 
 
 def test_no_field_is_shown_but_the_named_ones() -> None:
