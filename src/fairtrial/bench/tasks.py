@@ -79,14 +79,12 @@ def select_tasks(
     known = [task.id for task in parsed.tasks]
     for name in only:
         require_known(name, known, what="task", where="--only")
-    named = [
-        task for task in parsed.tasks if task.id in only or (not only and (include_holdout or not task.holdout))
-    ]
+    named = [task for task in parsed.tasks if task.id in only or (not only and (include_holdout or not task.holdout))]
     selected = tuple(task for task in named if include_expensive or not task.expensive)
     skipped = tuple(task.id for task in named if task.expensive and not include_expensive)
     if not selected:
         if not named:
-            raise UsageError("no task is selected: every task is held out for `fairtrial evolve`; name some with --only")
+            raise UsageError("no task is selected: all are held out for `fairtrial evolve`; name some with --only")
         raise UsageError(f"no task is selected; expensive ones need --include-expensive: {', '.join(skipped)}")
     return Selection(selected, skipped)
 
