@@ -191,12 +191,9 @@ def _disagreements(row: Row, *, task: str, arm: str) -> Iterator[Disagreement]:
 def _both_sides(row: Row, phase: str, subject: str) -> tuple[str, str]:
     """What each side says; of an attempt with several sessions the wire's figures are those of all of them."""
     reported: object = row.get("reported_usage")
-    of_phase = [
-        claim
-        for claim in (cast("list[object]", reported) if isinstance(reported, list) else [])
-        if isinstance(claim, dict) and cast("dict[str, object]", claim).get("phase") == phase
-    ]
-    claim = cast("dict[str, object]", of_phase[0]) if of_phase else {}
+    claims = cast("list[object]", reported) if isinstance(reported, list) else []
+    members = [cast("dict[str, object]", claim) for claim in claims if isinstance(claim, dict)]
+    claim = next((claim for claim in members if claim.get("phase") == phase), {})
     match subject.split(" ", maxsplit=1)[0]:
         case "usage":
             usage: object = claim.get("usage")
