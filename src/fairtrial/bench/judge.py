@@ -65,7 +65,7 @@ def judge(
         HostError: The host failed.
     """
     around = Surroundings(
-        env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
+        env=judge_environment(task), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
     )
     oracle = _oracle_spec(node, task)
     with judged_tree(node, task, prepared, change) as tree:
@@ -101,7 +101,7 @@ def check_base(node: Node, task: Task, prepared: Prepared, *, timeout_s: float) 
         HostError: The host failed.
     """
     around = Surroundings(
-        env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
+        env=judge_environment(task), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
     )
     with judged_tree(node, task, prepared, Change(entries=())) as tree:
         return run_check(

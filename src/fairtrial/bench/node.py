@@ -38,6 +38,7 @@ __all__ = [
     "Prepared",
     "judge_environment",
     "limits_of",
+    "search_path",
     "workspace_bind",
 ]
 
@@ -254,7 +255,7 @@ class Node:
     def _run_setup(self, task: Task, command: str, layer: Layer) -> None:
         spec = SandboxSpec(
             argv=("/bin/sh", "-c", command),
-            env=judge_environment(),
+            env=judge_environment(task),
             binds=(workspace_bind(layer), *self.binds(task)),
             network=Network.HOST if task.setup_network else Network.NONE,
             limits=limits_of(task.limits, wall_s=SETUP_S),
@@ -271,7 +272,7 @@ class Node:
         """What a task sees of the host besides its tree: toolchains where the host has them, frozen dependencies."""
         frozen = self.blobs.root.parent / ASSETS
         return (
-            *(Bind(source=Path(path), target=path) for path in task.toolchains),
+            *(Bind(source=Path(path), target=path) for path in task.toolchains if not _is_system(path)),
             *(Bind(source=frozen / each.digest, target=f"{WORKSPACE}/{each.target}") for each in task.dependencies),
         )
 
@@ -306,7 +307,17 @@ def _never(holder: str) -> None:
     """Another worker sets the same tree up: there is nothing to say."""
 
 
-def judge_environment() -> dict[str, str]:
+def _is_system(path: str) -> bool:
+    """Every sandbox has /usr, and nothing can be mounted in it."""
+    return Path(path).is_relative_to("/usr")
+
+
+def search_path(task: Task, system: str) -> str:
+    """Where programs are found: in the toolchains first, since a task names one to have it used."""
+    return ":".join((*(f"{path}/bin" for path in task.toolchains), system))
+
+
+def judge_environment(task: Task) -> dict[str, str]:
     """The environment of set-up, authored check and oracle."""
     return {
         "CI": "1",
@@ -316,7 +327,7 @@ def judge_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "NO_COLOR": "1",
-        "PATH": SEARCH_PATH,
+        "PATH": search_path(task, SEARCH_PATH),
         "SHELL": "/bin/sh",
         "TERM": "dumb",
         "TMPDIR": "/tmp",  # noqa: S108 - inside the sandbox

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from fairtrial.agents.sessions import SYSTEM_PATH
 from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
-from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, workspace_bind
+from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
@@ -187,6 +188,7 @@ def _sandbox(
         argv=argv,
         env={
             **plan.env,
+            "PATH": plan.env["PATH"].removesuffix(SYSTEM_PATH) + search_path(task, SYSTEM_PATH),
             "FAIRTRIAL_DEADLINE": f"{deadline_s:.3f}",
             "FAIRTRIAL_GRACE_S": f"{RELAY_GRACE_S - GRACE_S:g}",
         },

@@ -139,6 +139,7 @@ class TaskEntry:
         setup: Shell command that prepares the tree before any arm.
         setup_network: It may use the network.
         expensive: It is skipped unless asked for.
+        holdout: Only the final gate of `fairtrial evolve` uses it; nothing is learnt from it.
         hidden: Paths that no trial may see.
         toolchains: Absolute host paths that trials see read-only.
         sandbox_copy: Paths of the repository's work tree that are put into the tree.
@@ -159,6 +160,7 @@ class TaskEntry:
     setup: str | None = None
     setup_network: bool = False
     expensive: bool = False
+    holdout: bool = False
     hidden: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
     sandbox_copy: tuple[str, ...] = ()

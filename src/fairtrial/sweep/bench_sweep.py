@@ -148,7 +148,10 @@ def open_inputs(
         HostError: An agent cannot be used here.
     """
     document, parsed = read_task_file(Path(options.tasks))
-    selection = select_tasks(parsed, only=options.only, include_expensive=options.include_expensive)
+    is_check = options.control_runs is not None
+    selection = select_tasks(
+        parsed, only=options.only, include_expensive=options.include_expensive, include_holdout=is_check
+    )
     places = {entry.id: index for index, entry in enumerate(parsed.tasks)}
     tasks = tuple(
         bind_task(document, places[entry.id], entry, blobs, commit=commits.get(entry.id))
@@ -160,7 +163,6 @@ def open_inputs(
         effort=options.effort,
         skills={role: Path(path) for role, path in options.skills.items()},
     )
-    is_check = options.control_runs is not None
     found = read_arms(Path(options.arms_file) if options.arms_file else None)
     candidate = frozen or (None if options.candidate is None else read_candidate(options.candidate))
     if is_check:

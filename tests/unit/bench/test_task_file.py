@@ -95,6 +95,22 @@ def test_expensive_tasks_are_skipped_unless_asked_for(write_tasks: WriteTasks, t
         select_tasks(parsed, only=("deer",), include_expensive=True)
 
 
+def test_held_out_tasks_run_only_when_they_are_named_or_as_controls(write_tasks: WriteTasks, task_text: str) -> None:
+    held = task_text.removeprefix("tasks:\n").replace("mend-add", "held").replace("class:", "holdout: true\n    class:")
+    _, parsed = read_task_file(write_tasks(task_text + held))
+
+    def selected(*only: str, include_holdout: bool = False) -> list[str]:
+        chosen = select_tasks(parsed, only=only, include_expensive=False, include_holdout=include_holdout)
+        return [task.id for task in chosen.selected]
+
+    assert selected() == ["mend-add"]
+    assert selected("held") == ["held"]
+    assert selected(include_holdout=True) == ["mend-add", "held"]
+    _, parsed = read_task_file(write_tasks("tasks:\n" + held))
+    with pytest.raises(UsageError, match="every task is held out"):
+        selected()
+
+
 @pytest.mark.parametrize("name", ["", "  ", "auto", "LATEST", "gpt-latest", "openrouter/auto", "a@latest", "a:AUTO"])
 def test_a_model_that_moves_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="model"):
