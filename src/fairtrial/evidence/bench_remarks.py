@@ -204,6 +204,10 @@ def _both_sides(row: Row, phase: str, subject: str) -> tuple[str, str]:
             return f"{row.get('cost_usd')} USD", f"{claim.get('cost_usd')} USD"
         case "skill":
             return f"skills proven: {row.get('skill_invoked')}", f"skills used: {claim.get('skills_used')}"
+        case "other":
+            wire: object = row.get("wire")
+            others: object = cast("dict[str, object]", wire).get("other_models") if isinstance(wire, dict) else None
+            return f"models: {others}", f"asked for: {row.get('model')}"
         case _:
             return "a fault of the provider", "success"
 
