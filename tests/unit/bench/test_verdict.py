@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from fairtrial.bench.budget import budget_left
 from fairtrial.bench.session import Session
 from fairtrial.bench.verdict import end_of_session, evidence_kind
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.gateway.control import Spend, Totals, TrialClosed
-from fairtrial.gateway.policy import BudgetKind
+from fairtrial.gateway.policy import BudgetKind, Limits
 from fairtrial.model.agent import Report
+from fairtrial.model.bench import Budget
 from fairtrial.model.process import StreamCapture
 from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
 from fairtrial.model.usage import NOTHING_USED
@@ -140,3 +142,38 @@ def test_phases_have_evidence_kinds_of_their_own() -> None:
     kinds = [evidence_kind(name) for name in ("plan", "review", "work", "look")]
     invalid = EndingKind.IMPLEMENTATION_EVIDENCE_INVALID
     assert kinds == [EndingKind.PLAN_EVIDENCE_INVALID, EndingKind.REVIEW_EVIDENCE_INVALID, invalid, invalid]
+
+
+def _spent(output: int, cost_usd: float | None, requests: int) -> Session:
+    usage = replace(NOTHING_USED, output=output)
+    spend = Spend(usage=usage, cost_usd=cost_usd, cost_without_cache_usd=cost_usd)
+    closed = replace(CLOSED, totals=replace(CLOSED.totals, requests=requests, spend=spend), waited_ms=2000.0)
+    return Session(
+        phase="plan",
+        result=replace(RESULT, elapsed_ms=5000.0),
+        report=None,
+        closed=closed,
+        gateway_gone=False,
+        rows=(),
+        transcript="t",
+        transcript_problem=None,
+        out_of_time=False,
+        environment={},
+    )
+
+
+def test_a_later_session_has_what_is_left_of_the_trials_budget() -> None:
+    budget = Budget(tokens=100, cost_usd=1.0, requests=5, seconds=10.0)
+    assert budget_left(budget, []) == Limits(tokens=100, cost_usd=1.0, requests=5, seconds=10.0)
+    assert budget_left(budget, [_spent(30, 0.25, 2)]) == Limits(tokens=70, cost_usd=0.75, requests=3, seconds=7.0)
+    assert budget_left(budget, [_spent(300, 2.0, 9)]) == Limits(tokens=0, cost_usd=0.0, requests=0, seconds=7.0)
+    assert budget_left(Budget(), [_spent(300, None, 9)]) == Limits()
+
+
+def test_a_cost_that_is_unknown_leaves_nothing_of_a_limit_on_cost() -> None:
+    assert budget_left(Budget(cost_usd=1.0), [_spent(30, None, 2)]).cost_usd == 0.0
+
+
+def test_a_budget_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="tokens is more than 0"):
+        Budget(tokens=0)
