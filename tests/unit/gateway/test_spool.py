@@ -1,8 +1,8 @@
 """Where a body is while it is looked at: in memory when small, in a file without a name when large, nowhere after."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,10 +26,11 @@ def run(directory: Path, pieces: list[bytes], look: Callable[[Spool], Awaitable[
 
 def files_in(directory: Path) -> list[str]:
     """What our descriptors hold open there, with or without a name."""
-    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-    return [
-        target for link in links if os.path.lexists(link) if (target := os.readlink(link)).startswith(f"{directory}/")
-    ]
+    found: list[str] = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the descriptor that lists them
+            found.append(str(entry.readlink()))
+    return [target for target in found if target.startswith(f"{directory}/")]
 
 
 async def read(spool: Spool, n_bytes: int | None = None) -> list[bytes]:
