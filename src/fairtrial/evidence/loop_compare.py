@@ -33,6 +33,7 @@ TIMING_FIELDS: Final = (
     "acquire_ms_cold",
     "acquire_ms_warm",
     "warm_acquire_delta_ms",
+    "followup_acquire_delta_ms",
 )
 COMPARED_FIELDS: Final = (
     *TIMING_FIELDS,

@@ -33,6 +33,7 @@ NUMBER_FIELDS: Final = (
     "acquire_ms_cold",
     "acquire_ms_warm",
     "warm_acquire_delta_ms",
+    "followup_acquire_delta_ms",
     "tool_call_count",
     "vcs_tool_call_count",
     "harness_command_count",
@@ -47,7 +48,7 @@ NUMBER_FIELDS: Final = (
 )
 """Fields of a total row that are kept as numbers; a `*_phase_ms` may stand in `phase_elapsed_ms` instead."""
 
-_SIGNED: Final = frozenset({"followup_warm_delta_ms", "warm_acquire_delta_ms"})
+_SIGNED: Final = frozenset({"followup_warm_delta_ms", "warm_acquire_delta_ms", "followup_acquire_delta_ms"})
 _PHASES: Final = {f"{phase}_phase_ms": phase for phase in ("task", "followup", "cold", "warm")}
 _TOKEN_RULES: Final = ("token_method", "token_envelope", "token_weights")
 _INDEX: Final[Mapping[str, int]] = MappingProxyType({name: index for index, name in enumerate(NUMBER_FIELDS)})

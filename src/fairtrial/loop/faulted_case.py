@@ -26,12 +26,13 @@ from fairtrial.loop.verdict_row import (
 )
 from fairtrial.loop.work import NO_WIRE, Meter, edit_step, forward_ledger, notes, payload, step_row, traffic
 from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport
-from fairtrial.model.process import ProcessResult
+from fairtrial.model.process import ProcessResult, ProcessState
 
 __all__ = ["CaseResult", "play_case"]
 
 DRAIN_S: Final = 30.0
-TIME_LIMIT_S: Final = 3.0
+HUNG_S: Final = 3.0
+QUIET_S: Final = 1.0  # longer than a busy machine keeps a client from its next write
 RIVAL_LINE: Final = "- another writer was here first"
 NOT_NEEDED: Final = "nothing to recover from"
 NO_SERVER_FAULT: Final = "this tool's server has no such fault"
@@ -94,7 +95,8 @@ def play_case(
     local = local_fields(stage, prepared)
     with meter.running():
         recovery = _recover(stage, builder, rows, case, prepared, verdict)
-    again, final = _retry(stage, prepared, recovery)
+    mended = _mend(stage, prepared, recovery)
+    again, final = _retry(stage, case.name, prepared, holds_alone=recovery.recovered is not False or mended is not None)
     row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
     row |= case_fields(stage, case) | {
         "valid": not problem,
@@ -114,7 +116,9 @@ def play_case(
         **local,
         "server_integrity": published.truth.integrity,
         "server_integrity_detail": published.truth.integrity_detail or None,
+        "server_revived": published.revived,
         **recovery.as_fields(NO_WIRE[stage.spec.loop.transport]),
+        "server_repair": mended,
         **again,
     }
     aimed = prepared.rival is None or case.manner is Manner.FORCE
@@ -193,7 +197,7 @@ def _publish(
     stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase, prepared: Prepared, meter: Meter
 ) -> Published:
     """Publish under the fault, look at the store, wait until nothing is in flight, look again."""
-    server = stage.server
+    server, hosted = stage.server, stage.spec.loop.transport is Transport.HOSTED
     before = 0
     if server is not None:
         before = len(forward_ledger(server).requests)
@@ -203,8 +207,8 @@ def _publish(
     with meter.running():
         results = [_run_publication(stage, case, step) for step in steps]
         begun_s = time.perf_counter()
-        head_at_exit = stage.subject.store_head(stage.probe, prepared.place)
-        drained = True if server is None else server.drain(DRAIN_S)
+        head_at_exit = stage.server_head(case.name)
+        drained = server.drain(DRAIN_S) if server is not None else None if hosted else True
     rows.extend(
         free_row(stage, builder, f"{case.name}.publish", step, result)
         for step, result in zip(steps, results, strict=True)
@@ -214,11 +218,13 @@ def _publish(
         server.set_faults([], case.reuse)
     if prepared.sabotage is not None:
         stage.prepare(prepared.sabotage.disarm)
+    revived = stage.revive_server()
     truth = stage.subject.read_truth(stage.probe, prepared.place, NOTES, stage.spec.loop.transport)
     return Published(
         result=results[-1],
         head_at_exit=head_at_exit,
         drained=drained,
+        revived=revived,
         requests_from=before,
         ledger=ledger,
         truth=truth,
@@ -235,27 +241,42 @@ def _publication_on(stage: Stage) -> str:
 def _run_publication(stage: Stage, case: FaultCase, step: Step) -> ProcessResult:
     match case.client_end:
         case ClientEnd.KILLED:
-            return stage.run_until_killed(step, _request_is_held(stage))
+            return stage.run_until_killed(step, _request_is_held(stage), ProcessState.FORCED_KILL)
         case ClientEnd.TIME_LIMIT:
-            return stage.run_step(step, limit_s=TIME_LIMIT_S)
+            return stage.run_until_killed(step, _hangs(stage), ProcessState.TIMEOUT)
         case ClientEnd.ITS_OWN:
             return stage.run_step(step, limit_s=STEP_LIMIT_S)
 
 
 def _request_is_held(stage: Stage) -> Callable[[], bool]:
-    """Whether the forwarder has the publishing request: it matched, and no byte came since the last look."""
-    last = -1
+    """Whether the forwarder has all of the publishing request: it matched, and no byte came for a while."""
+    last_bytes, since_s = -1, time.monotonic()
 
     def held() -> bool:
-        nonlocal last
+        nonlocal last_bytes, since_s
         if stage.server is None:
             return False
         ledger = forward_ledger(stage.server)
-        matched = any(report.n_matched for report in ledger.faults)
-        quiet, last = ledger.bytes.client_to_proxy == last, ledger.bytes.client_to_proxy
-        return matched and quiet
+        if ledger.bytes.client_to_proxy != last_bytes:
+            last_bytes, since_s = ledger.bytes.client_to_proxy, time.monotonic()
+        return any(report.n_matched for report in ledger.faults) and time.monotonic() - since_s > QUIET_S
 
     return held
+
+
+def _hangs(stage: Stage) -> Callable[[], bool]:
+    """Whether the fault has hit the client so long ago that it must be taken for hung."""
+    since_s: float | None = None
+
+    def hung() -> bool:
+        nonlocal since_s
+        if stage.server is None:
+            return False
+        if since_s is None and any(report.n_fired for report in forward_ledger(stage.server).faults):
+            since_s = time.monotonic()
+        return since_s is not None and time.monotonic() - since_s > HUNG_S
+
+    return hung
 
 
 def _why_invalid(
@@ -265,7 +286,7 @@ def _why_invalid(
     ledger, mark = published.ledger, None if prepared.sabotage is None else prepared.sabotage.mark
     if truth is None:
         return "no head could be read before the publication"
-    if not published.drained:
+    if published.drained is False:
         return f"something was still in flight after {DRAIN_S:g} s"
     if ledger is not None and not ledger.faults_as_planned:
         reports = ", ".join(f"{r.fault.kind}: matched {r.n_matched}, fired {r.n_fired}" for r in ledger.faults)
@@ -294,15 +315,29 @@ def _recover(
     return recover(stage, builder, rows, case.name, prepared.expected.head, rival=rival)
 
 
-def _retry(stage: Stage, prepared: Prepared, recovery: Recovery) -> tuple[Row, bool | None]:
-    """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good."""
+def _mend(stage: Stage, prepared: Prepared, recovery: Recovery) -> list[str] | None:
+    """Repair the server by hand where the client's own recovery came to nothing; the commands, None without any."""
+    repair = () if prepared.sabotage is None or recovery.recovered is not False else prepared.sabotage.repair
+    stage.prepare(repair)
+    return [stage.shown_line(step.argv) for step in repair] or None
+
+
+def _retry(stage: Stage, case: str, prepared: Prepared, *, holds_alone: bool) -> tuple[Row, bool | None]:
+    """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good.
+
+    Args:
+        stage: Where.
+        case: Its name.
+        prepared: What was published.
+        holds_alone: Nothing more was to be expected of the recovery before it.
+    """
     place, subject = prepared.place, stage.subject
-    before = subject.store_head(stage.probe, place)
+    before = stage.server_head(case)
     for step in subject.steps(Motion.PUBLISH, Manner.PLAIN, place):
         stage.probe(step.argv, cwd=step.cwd)
     truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)
     check = judge_truth(prepared.expected, truth)
-    after = subject.store_head(stage.probe, place)
+    after = stage.server_head(case)
     lost_rival = prepared.rival is not None and before == prepared.rival and after != before
     unharmed = truth.integrity is not False and not lost_rival
     safe = unharmed and (check.holds is True or (prepared.rival is not None and after == before))
@@ -314,4 +349,4 @@ def _retry(stage: Stage, prepared: Prepared, recovery: Recovery) -> tuple[Row, b
         "rival_head": prepared.rival,
         "rival_still_head": None if prepared.rival is None else after == prepared.rival,
     }
-    return fields, check.holds if recovery.recovered is not False else False
+    return fields, check.holds if holds_alone else False

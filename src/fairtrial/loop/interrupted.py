@@ -81,6 +81,10 @@ def play_interrupted(stage: Stage, builder: RowBuilder, rows: list[Row]) -> Row:
             "push_json_supported": offers_json,
             "workspace_usage_before": _usage(usage_before),
             "workspace_usage_after": _usage(usage_after),
+            "network_bytes": ledger.received_bytes + ledger.sent_bytes,
+            "network_up_bytes": ledger.received_bytes,
+            "network_down_bytes": ledger.sent_bytes,
+            "network_requests": len(ledger.publications) + ledger.n_other,
         }
     )
 
@@ -166,10 +170,10 @@ def _total(stage: Stage, rows: Sequence[Row], *, passed: bool | None) -> Row:
         "acquisition_models": {},
         "compatibility_probe_calls": 0 if passed is None else 1,
         "harness_probe_calls": stage.n_probe_calls,
-        "network_bytes": None,
-        "network_bytes_reason": "the fixture counts the bodies of publishing requests alone",
         "durability_reason": NO_DURABILITY,
     }
+    if passed is None:
+        total |= {"network_bytes": None, "network_bytes_reason": "the set-up failed: nothing was sent"}
     if passed is not True:
         total |= {"returncode": 1, "stderr": INCOMPLETE}
     return total

@@ -111,7 +111,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             shared_base=False,
             setup=Setup.UNTIMED,
             operations=(),
-            transports=frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}),
+            transports=frozenset(Transport),
             play=Play.FAULTS,
         ),
         Scenario(

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from fairtrial.errors import HostError
 from fairtrial.host.process import Running, start
 from fairtrial.model.loop import Serve
 
-__all__ = ["candidate_ports", "own_server"]
+__all__ = ["OwnServer", "candidate_ports", "own_server"]
 
 START_S: Final = 20.0
 GRACE_S: Final = 2.0
@@ -28,9 +28,55 @@ def candidate_ports(name: str) -> Iterator[int]:
         yield FIRST_PORT + int.from_bytes(digest[:4], "big") % (LAST_PORT - FIRST_PORT)
 
 
+class OwnServer:
+    """One server on one port.
+
+    Attributes:
+        port: Where it listens.
+    """
+
+    def __init__(self, serve: Serve, env: Mapping[str, str], log: Path, port: int) -> None:
+        self.port = port
+        self._serve = serve
+        self._env = env
+        self._log = log
+        self._lives = ExitStack()
+        self._running: Running | None = None
+
+    def start(self) -> bool:
+        """Start it and wait until it says that it listens; false when it ended instead."""
+        self._log.unlink(missing_ok=True)
+        command = (argument.replace("{port}", str(self.port)) for argument in self._serve.argv)
+        argv = ("/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', str(self._log), *command)
+        self._running = self._lives.enter_context(start(argv, env=self._env, cwd=self._serve.cwd))
+        return _wait_ready(self._running, self._serve, self._log)
+
+    def revive(self) -> bool:
+        """Start it again, on its port, if it has ended; whether it had.
+
+        Raises:
+            HostError: It does not come up again.
+        """
+        if self._running is None or self._running.poll() is None:
+            return False
+        if not self.start():
+            raise HostError(f"{self._serve.argv[0]}: its server does not start again; {_last_line(self._log)}")
+        return True
+
+    def stop(self) -> None:
+        """End it, politely where it lets us."""
+        if self._running is not None:
+            self._running.terminate(GRACE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it and every earlier life of it."""
+        self._lives.close()
+
+
 @contextmanager
-def own_server(serve: Serve, env: Mapping[str, str], log: Path) -> Generator[int]:
-    """Run a server for the length of the context and yield its port; what it prints goes to `log`.
+def own_server(serve: Serve, env: Mapping[str, str], log: Path) -> Generator[OwnServer]:
+    """Run a server for the length of the context; what it prints goes to `log`.
 
     A server that ends before it is ready, as one does whose port is taken, is tried again on the next port.
 
@@ -38,14 +84,14 @@ def own_server(serve: Serve, env: Mapping[str, str], log: Path) -> Generator[int
         HostError: It cannot be started, is not ready in time, or no port will do.
     """
     for port in candidate_ports(str(log)):
-        log.unlink(missing_ok=True)
-        command = (argument.replace("{port}", str(port)) for argument in serve.argv)
-        argv = ("/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', str(log), *command)
-        with start(argv, env=env, cwd=serve.cwd) as running:
-            if _wait_ready(running, serve, log):
-                yield port
-                running.terminate(GRACE_S)
+        server = OwnServer(serve, env, log, port)
+        try:
+            if server.start():
+                yield server
+                server.stop()
                 return
+        finally:
+            server.kill()
     raise HostError(f"{serve.argv[0]}: its server never came up on any of {N_PORTS} ports; {_last_line(log)}")
 
 

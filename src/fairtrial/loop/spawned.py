@@ -15,7 +15,7 @@ from fairtrial.model.process import ProcessResult, ProcessState, StreamCapture
 
 __all__ = ["Spawned", "run_at_once", "run_until_killed"]
 
-LIMIT_S: Final = 60.0
+LIMIT_S: Final = 120.0
 POLL_S: Final = 0.02
 TAIL_BYTES: Final = 64 * 1024
 UNMEASURED: Final = "only a command that runs alone is accounted for"
@@ -73,10 +73,21 @@ class Spawned:
         )
 
 
-def run_until_killed(step: Step, environment: Mapping[str, str], due: Callable[[], bool]) -> ProcessResult:
-    """Run a command until `due`, then send SIGKILL to its group; it may also end by itself before, or at 60 s.
+def run_until_killed(
+    step: Step,
+    environment: Mapping[str, str],
+    due: Callable[[], bool],
+    state: ProcessState = ProcessState.FORCED_KILL,
+) -> ProcessResult:
+    """Run a command until `due`, then send SIGKILL to its group; it may also end by itself before, or at 120 s.
 
     Whether it was killed is told by the result's state and exit status, not assumed.
+
+    Args:
+        step: The command.
+        environment: Its whole environment.
+        due: Whether its time has come.
+        state: What being killed means: on purpose, or as a tool that hangs.
 
     Raises:
         HostError: It cannot be started.
@@ -84,7 +95,7 @@ def run_until_killed(step: Step, environment: Mapping[str, str], due: Callable[[
     with Spawned(step, environment) as spawned:
         while (returncode := spawned.running.wait(POLL_S)) is None:
             if due() or spawned.age_s > LIMIT_S:
-                return spawned.result(ProcessState.FORCED_KILL, spawned.running.kill(), "killed on purpose")
+                return spawned.result(state, spawned.running.kill(), "killed on purpose")
         return spawned.result(ProcessState.EXITED, returncode, "it ended before it could be killed")
 
 

@@ -11,17 +11,18 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fairtrial.errors import HostError
 from fairtrial.host.janitor import SWEEP_VARIABLE
 from fairtrial.host.process import run as run_process
-from fairtrial.loop.server import own_server
+from fairtrial.loop.seed import NOTES
+from fairtrial.loop.server import OwnServer, own_server
 from fairtrial.loop.spawned import run_until_killed
 from fairtrial.loop.ssh import SshWire
 from fairtrial.model.loop import Place, Play, Scenario, Serve, Step, Transport
-from fairtrial.model.process import ProcessResult
+from fairtrial.model.process import ProcessResult, ProcessState
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
 from fairtrial.wire.client import WireServer
@@ -61,6 +62,14 @@ class Wire(Protocol):
         ...
 
 
+class _Served(NamedTuple):
+    """What a transport needed: the port for clients, what stands on the wire, and the tool's own server behind it."""
+
+    port: int | None = None
+    wire: Wire | None = None
+    own: OwnServer | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Stage:
     """Where a trial plays.
@@ -78,6 +87,7 @@ class Stage:
         n_probe_calls: Commands run by the harness to look, not to act.
         server_start_ms: Time from nothing to servers that are ready.
         last_ledger: What the wire server had seen when it was stopped before the trial's end; None while it runs.
+        own_server: The tool's own server behind the wire, where it has one.
         servers: Ends what was started, once.
     """
 
@@ -93,6 +103,7 @@ class Stage:
     n_probe_calls: int = 0
     server_start_ms: float = 0.0
     last_ledger: WireLedger | None = None
+    own_server: OwnServer | None = None
     servers: ExitStack = field(default_factory=ExitStack)
 
     def stop_servers(self) -> bool:
@@ -100,11 +111,20 @@ class Stage:
         if self.server is not None:
             self.last_ledger = self.server.ledger()
             self.server = None
+        self.own_server = None
         try:
             self.servers.close()
         except HostError:
             return False
         return True
+
+    def revive_server(self) -> bool:
+        """Start the tool's own server again where a fault has killed it, as whoever runs it would; whether one had.
+
+        Raises:
+            HostError: It does not come up again.
+        """
+        return self.own_server is not None and self.own_server.revive()
 
     def run_step(self, step: Step, *, limit_s: float = STEP_LIMIT_S) -> ProcessResult:
         """Run one timed command of the agent."""
@@ -112,9 +132,9 @@ class Stage:
         self._record("step", result, step.cwd)
         return result
 
-    def run_until_killed(self, step: Step, due: Callable[[], bool]) -> ProcessResult:
+    def run_until_killed(self, step: Step, due: Callable[[], bool], state: ProcessState) -> ProcessResult:
         """Run one timed command of the agent and kill it, with all of its group, as soon as `due` says so."""
-        result = run_until_killed(step, self.environment, due)
+        result = run_until_killed(step, self.environment, due, state)
         self._record("step", result, step.cwd)
         return result
 
@@ -160,11 +180,22 @@ class Stage:
         place = replace(
             first,
             workspace=self.root / phase,
-            branch=f"work/{phase}-{self.spec.loop.run}",
+            branch=self.branch_of(phase),
             message=f"Note the {phase} work of run {self.spec.loop.run}",
         )
         self.places[phase] = place
         return place
+
+    def branch_of(self, phase: str) -> str:
+        """The name that the lane gives a branch."""
+        return f"{_branch_prefix(self.spec)}{phase}-{self.spec.loop.run}"
+
+    def server_head(self, phase: str) -> str | None:
+        """The branch's head on the server at this moment: in its store, or where that is out of reach over the wire."""
+        place = self.places[phase]
+        if self.spec.loop.transport is not Transport.HOSTED:
+            return self.subject.store_head(self.probe, place)
+        return self.subject.read_truth(self.probe, place, NOTES, Transport.HOSTED).readings[0].head
 
     def settle_branch(self, phase: str) -> None:
         """Take over the branch's name from the workspace, where the tool and not the lane named it."""
@@ -224,50 +255,49 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
     with ExitStack() as stack:
         begun_s = time.perf_counter()
         served = _serve_fixture if scenario.play is Play.INTERRUPTED else _serve
-        port, server = served(stack, task.transport, root, subject, mark)
+        port, server, own = served(stack, task.transport, root, subject, mark)
         if isinstance(server, SshWire):
             environment["PATH"] = f"{server.path}:{environment['PATH']}"
         start_ms = (time.perf_counter() - begun_s) * 1000
         remote = task.hosted_remote or subject.remote(task.transport, store, port)
         stage = _stage(spec, scenario, subject, root, environment, remote, store, server)
-        stage.server_start_ms, stage.servers = start_ms, stack
+        stage.server_start_ms, stage.servers, stage.own_server = start_ms, stack, own
         yield stage
 
 
 def _serve_fixture(
     stack: ExitStack, _transport: Transport, _root: Path, _subject: Subject, mark: dict[str, str]
-) -> tuple[int | None, Wire | None]:
+) -> _Served:
     """Start the server that takes a publication and never answers."""
     server = stack.enter_context(WireServer())
-    return server.start(FIXTURE, SERVER_ENVIRONMENT | mark), server
+    return _Served(server.start(FIXTURE, SERVER_ENVIRONMENT | mark), server)
 
 
-def _serve(
-    stack: ExitStack, transport: Transport, root: Path, subject: Subject, mark: dict[str, str]
-) -> tuple[int | None, Wire | None]:
-    """Start what the transport needs; the port for clients, and the wire server if clients talk to one.
+def _serve(stack: ExitStack, transport: Transport, root: Path, subject: Subject, mark: dict[str, str]) -> _Served:
+    """Start what the transport needs.
 
     Whoever serves, our forwarder stands before it: it speaks HTTP over `http`, and only counts bytes and looks for the
     publication's mark over `native`. All of it carries the janitor's `mark`.
     """
     if transport is Transport.SSH:
-        return None, SshWire(root / "ssh", subject.publication_mark)
+        return _Served(wire=SshWire(root / "ssh", subject.publication_mark))
     served = root / "served"
     front = subject.server(transport, served)
     if front is None:
-        return None, None
+        return _Served()
+    own: OwnServer | None = None
     if isinstance(front, Serve):
         home = root / "server"
         home.mkdir()
         _write_files(subject, home)
-        own_port = stack.enter_context(own_server(front, subject.environment(home) | mark, root / "server.log"))
+        own = stack.enter_context(own_server(front, subject.environment(home) | mark, root / "server.log"))
         watch = None if transport is Transport.HTTP else subject.publication_mark
-        forward = ForwardSettings(upstream=f"{LOOPBACK}:{own_port}", watch=watch)
+        forward = ForwardSettings(upstream=f"{LOOPBACK}:{own.port}", watch=watch)
         settings = WireSettings(front=None, forward=forward)
     else:
         settings = WireSettings(front=front, forward=ForwardSettings(upstream=FRONT))
     server = stack.enter_context(WireServer())
-    return server.start(settings, SERVER_ENVIRONMENT | mark), server
+    return _Served(server.start(settings, SERVER_ENVIRONMENT | mark), server, own)
 
 
 def _write_files(subject: Subject, home: Path) -> None:
@@ -287,8 +317,7 @@ def _stage(
     server: Wire | None,
 ) -> Stage:
     first = root / scenario.phases[0]
-    hosted = spec.loop.transport is Transport.HOSTED
-    prefix = f"fairtrial/{spec.sweep}/{spec.key_name}/" if hosted else "work/"
+    hosted, prefix = spec.loop.transport is Transport.HOSTED, _branch_prefix(spec)
     places = {
         phase: Place(
             root=root,
@@ -313,6 +342,11 @@ def _stage(
         places=places,
         transcript=[],
     )
+
+
+def _branch_prefix(spec: TrialSpec) -> str:
+    """On a hosted remote every branch is below our own name."""
+    return f"fairtrial/{spec.sweep}/{spec.key_name}/" if spec.loop.transport is Transport.HOSTED else "work/"
 
 
 def _text(data: bytes) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fairtrial.errors import HostError
+from fairtrial.loop.fault_cases import chosen_cases
 from fairtrial.loop.faulted import play_faults
 from fairtrial.loop.interrupted import play_interrupted
 from fairtrial.loop.oak_local import play_oak_local
@@ -87,5 +88,11 @@ def _withdraw(stage: Stage) -> str:
     if stage.spec.loop.transport is not Transport.HOSTED:
         return ""
     place = stage.places[stage.scenario.phases[0]]
-    branches = (place.trunk, *(each.branch for each in stage.places.values()))
-    return stage.subject.withdraw(stage.probe, place, branches)
+    loop = stage.spec.loop
+    cases = chosen_cases(loop.faults, loop.transport) if stage.scenario.play is Play.FAULTS else ()
+    branches = {
+        place.trunk,
+        *(each.branch for each in stage.places.values()),
+        *(stage.branch_of(c.name) for c in cases),
+    }
+    return stage.subject.withdraw(stage.probe, place, sorted(branches))

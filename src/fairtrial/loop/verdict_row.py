@@ -54,7 +54,8 @@ class Published:
     Attributes:
         result: The client's ending.
         head_at_exit: The branch's head in the store when the client had just ended.
-        drained: Nothing was in flight any more when the rest was read.
+        drained: Nothing was in flight any more when the rest was read; None where nobody can know.
+        revived: The fault had ended the server, and it was started again.
         requests_from: Which of the forwarder's requests is its first.
         ledger: What the forwarder saw; None where there is none.
         truth: What was read back.
@@ -63,7 +64,8 @@ class Published:
 
     result: ProcessResult
     head_at_exit: str | None
-    drained: bool
+    drained: bool | None
+    revived: bool
     requests_from: int
     ledger: ForwardLedger | None
     truth: Truth

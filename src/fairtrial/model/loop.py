@@ -273,11 +273,13 @@ class Sabotage:
         arm: Commands that make it fail.
         disarm: Commands that heal it.
         mark: A file that gets a line each time it failed; None where only the wire can tell.
+        repair: What whoever runs the server types where the tool does not get over the fault by itself.
     """
 
     arm: tuple[Step, ...]
     disarm: tuple[Step, ...]
     mark: Path | None = None
+    repair: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

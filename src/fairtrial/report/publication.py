@@ -12,7 +12,7 @@ __all__ = ["brief_matrix_tables", "matrix_json", "matrix_tables"]
 
 HEADERS: Final = (
     "tool", "fault", "connection", "client claims", "wire saw", "server holds", "verdict", "retry safe",
-    "recovery calls", "recovery tokens", "recovery bytes", "recovery ms",
+    "work kept", "store sound", "recovery calls", "recovery tokens", "recovery bytes", "recovery ms",
 )  # fmt: skip
 BRIEF_HEADERS: Final = ("tool", "fault", "client claims", "wire saw", "server holds", "verdict", "recovery")
 NOTE: Final = (
@@ -71,7 +71,9 @@ def _facts_of(line: MatrixLine) -> tuple[str | None, ...]:
 def _brief_cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
     full = _cells(subject, line)
     harm = ", retry UNSAFE" if line.retry_safe is False else ""
-    spent = f"{full[8]} calls, {full[9]} tokens, {full[11]} ms"
+    harm += ", work LOST" if line.local_work_preserved is False else ""
+    harm += ", store DAMAGED" if line.server_integrity is False else ""
+    spent = f"{full[10]} calls, {full[11]} tokens, {full[13]} ms"
     cost = ("not needed" if line.recovery_calls == 0 else spent) + harm
     return (*full[:2], *full[3:7], cost)
 
@@ -87,6 +89,8 @@ def _cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
         line.server_truth or UNMEASURED,
         (line.verdict or UNMEASURED) + invalid,
         yes_no(line.retry_safe),
+        yes_no(line.local_work_preserved),
+        yes_no(line.server_integrity),
         figure(line.recovery_calls) + (" (failed)" if line.recovered is False else ""),
         figure(line.recovery_tokens),
         figure(line.recovery_bytes),

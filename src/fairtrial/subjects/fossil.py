@@ -50,19 +50,22 @@ TRUNK: Final = "trunk"  # fossil's own name for it, which `new` gives
 ROUND_TRIPS: Final = re.compile(r"Round-trips: \d+ +Artifacts sent: \d+ +received: \d+")
 READ_ONLY: Final = "gjorz"
 HASH: Final = re.compile(r"^(?:hash|checkout): +([0-9a-f]{40,64})", re.MULTILINE)
+KILL: Final = "tclEval {exec /bin/sh -c {echo x >> 'MARK'; kill -9 $PPID}}"
 
 
 class Fossil:
     """The fossil subject; a variant's settings are fossil settings."""
 
     kind: ClassVar[str] = "fossil"
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.FILE, Transport.HTTP, Transport.NATIVE})
+    transports: ClassVar[frozenset[Transport]] = frozenset(
+        {Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH}
+    )
     acquisition_models: ClassVar[Mapping[Manner, str]] = {
         Manner.FRESH: "fresh_full_clone",
         Manner.WARM: "shared_repository_checkout",
     }
     publication_request: ClassVar[str] = "POST /store"
-    publication_mark: ClassVar[str] = "POST /store"
+    publication_mark: ClassVar[str] = "application/x-fossil"  # of every request: over ssh its address is a path
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -107,9 +110,11 @@ class Fossil:
         return Serve(argv=(self._fossil, *options), cwd=root, ready="Listening for HTTP requests on TCP port")
 
     def remote(self, transport: Transport, store: Path, port: int | None) -> str:
-        """A file address, or the loopback server's with the login that pushing needs."""
+        """A file or ssh address, or the loopback server's with the login that pushing needs."""
         if transport is Transport.FILE:
             return f"file://{store}"
+        if transport is Transport.SSH:
+            return f"ssh://localhost/{store}"
         return f"http://{USER}:{PASSWORD}@127.0.0.1:{port}/{store.stem}"
 
     def create_store(self, place: Place) -> tuple[Step, ...]:
@@ -220,13 +225,32 @@ class Fossil:
         return _hash(result)
 
     def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
-        """A login that may read and not write; over `file` there is no login."""
-        if fault is not StoreFault.REFUSE or not place.remote.startswith("http"):
+        """A login that may read and not write, where there is a login; a script that the server runs when pushed to.
+
+        The script needs fossil built with Tcl, as Debian's is; what a client starts for a file:// address has none. It
+        can kill the server and not refuse: what it calls an error is said to the client, and the push is kept.
+        """
+        if fault is StoreFault.REFUSE and place.remote.startswith("http"):
+            capabilities = ("user", "capabilities", USER)
+            return Sabotage(
+                arm=(self._step(place.root, *capabilities, READ_ONLY, "-R", str(place.store)),),
+                disarm=(self._step(place.root, *capabilities, "s", "-R", str(place.store)),),
+            )
+        if fault is not StoreFault.KILL_BEFORE or place.remote.startswith("file:"):
             return None
-        capabilities = ("user", "capabilities", USER)
+        mark = place.root / f"{place.workspace.name}.fired"
+        script = KILL.replace("MARK", str(mark)).replace("'", "''")
+        armed = "".join(
+            f"REPLACE INTO config(name, value, mtime) VALUES('{name}', '{value}', now());"
+            for name, value in (("tcl", "1"), ("xfer-push-script", script))
+        )
+        disarmed = (
+            "DELETE FROM config WHERE name IN ('tcl', 'xfer-push-script')"  # a clone would be sent `tcl`, and fail
+        )
         return Sabotage(
-            arm=(self._step(place.root, *capabilities, READ_ONLY, "-R", str(place.store)),),
-            disarm=(self._step(place.root, *capabilities, "s", "-R", str(place.store)),),
+            arm=(self._step(place.root, "sql", "-R", str(place.store), armed),),
+            disarm=(self._step(place.root, "sql", "-R", str(place.store), disarmed),),
+            mark=mark,
         )
 
     def published_branch(self, run: RunProbe, place: Place) -> str | None:

@@ -7,10 +7,12 @@ blob does not check its hash, so only `fsck` tells a damaged store.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final
 
 from fairtrial.evidence.publication import ClientClaim
+from fairtrial.host.process import run as run_process
 from fairtrial.model.loop import (
     LocalState,
     Manner,
@@ -41,7 +43,7 @@ from fairtrial.subjects.git_store import (
     seed_git_store,
     serve_git,
 )
-from fairtrial.subjects.program import find_program, first_line, text_of
+from fairtrial.subjects.program import PATH, find_program, first_line, linked_version, text_of
 from fairtrial.wire.settings import FrontSettings
 
 __all__ = ["Git"]
@@ -69,8 +71,8 @@ class Git:
         self._git = variant.binary or "git"
 
     def probe(self) -> Probe:
-        """Find git and refuse one that is older than what the environment needs."""
-        return find_program(
+        """Find git and the libcurl that it speaks by; refuse one that is older than what the environment needs."""
+        found = find_program(
             self._git,
             ask=("--version",),
             pattern=r"git version (\d+)\.(\d+)\S*",
@@ -78,6 +80,7 @@ class Git:
             install=INSTALL,
             label="git",
         )
+        return found if found.binary is None else replace(found, details={**found.details, **_libcurl(found.binary)})
 
     def environment(self, home: Path) -> dict[str, str]:
         """The variables of git; a variant's settings come after ours."""
@@ -217,3 +220,12 @@ class Git:
 
     def _step(self, cwd: Path, *arguments: str, name: str = "") -> Step:
         return Step(argv=(self._git, *arguments), cwd=cwd, name=name)
+
+
+def _libcurl(git: str) -> dict[str, str]:
+    """What it says over HTTP after a lost reply is libcurl's doing: another libcurl is another result."""
+    asked = run_process([git, "--exec-path"], env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=4096)
+    if not asked.ok:
+        return {}
+    version = linked_version(Path(text_of(asked.stdout.head).strip()) / "git-remote-http", "libcurl")
+    return {} if version is None else {"libcurl": version}

@@ -4,7 +4,8 @@
 Facts it stands on (hg 6.3.2, Debian 12): `share -B` shares bookmarks only while the share extension is on in every
 later command too, so it stands in a configuration file; `push` ends with 1 when there was nothing to push; `serve`
 says where it listens only with -v when the port was chosen for it; `cat` prints a damaged file without complaint,
-only `verify` tells.
+only `verify` tells; a server that was killed inside a transaction answers every push with 500 until somebody types
+`recover` there.
 """
 
 import json
@@ -58,6 +59,12 @@ DEFINITE: Final = (
     "Connection refused",
     "No such file or directory",
 )
+HOOKS: Final = {
+    StoreFault.REFUSE: ("pretxnchangegroup", "exit 1"),
+    StoreFault.KILL_BEFORE: ("pretxnchangegroup", "kill -9 $PPID"),
+    StoreFault.KILL_AFTER: ("txnclose", "kill -9 $PPID"),
+    StoreFault.KILL_REPORT: ("changegroup", "kill -9 $PPID"),
+}
 
 
 class Mercurial:
@@ -206,15 +213,17 @@ class Mercurial:
         return _node(result)
 
     def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
-        """A hook that says no; over `file` the server's part runs in the client, so nothing can be killed apart."""
-        if fault is not StoreFault.REFUSE:
+        """Hooks, whose parent is the server; over `file` that is the client itself, so nothing can be killed apart."""
+        if fault is not StoreFault.REFUSE and "://" not in place.remote:
             return None
         hgrc, mark = place.store / ".hg" / "hgrc", place.root / f"{place.workspace.name}.fired"
-        text = f"[hooks]\npretxnchangegroup.fault = echo x >> {shlex.quote(str(mark))}; exit 1\n"
+        hook, deed = HOOKS[fault]
+        text = f"[hooks]\n{hook}.fault = echo x >> {shlex.quote(str(mark))}; {deed}\n"
         return Sabotage(
             arm=(Step(argv=("/bin/sh", "-c", 'printf "%s" "$2" > "$1"', "sh", str(hgrc), text), cwd=place.root),),
             disarm=(Step(argv=("/bin/rm", "-f", str(hgrc)), cwd=place.root),),
             mark=mark,
+            repair=(self._step(place.store, "recover"),) if fault is StoreFault.KILL_BEFORE else (),
         )
 
     def published_branch(self, run: RunProbe, place: Place) -> str | None:

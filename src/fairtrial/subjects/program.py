@@ -18,6 +18,7 @@ __all__ = [
     "ended_by_itself",
     "find_program",
     "first_line",
+    "linked_version",
     "remove_workspace",
     "said",
     "text_of",
@@ -59,6 +60,21 @@ def find_program(
         return _missing(f"{binary} is {text}, which is too old; {remedy}")
     digest = hashlib.sha256(Path(binary).read_bytes()).hexdigest()
     return Probe(binary=binary, version=numbers[0], details={"binary_sha256": digest}, missing=None)
+
+
+def linked_version(program: Path, library: str) -> str | None:
+    """The version of a shared library that a program is linked to, as the library tells it; None when it does not.
+
+    Args:
+        program: The program.
+        library: The library's name, as in the word `NAME/1.2.3` that it holds.
+    """
+    linked = run_process(["ldd", str(program)], env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=65536)
+    found = re.search(rf"\b{library}\S* => (/\S+)", text_of(linked.stdout.head)) if linked.ok else None
+    if found is None:
+        return None
+    told = re.search(rf"\b{library}/(\d+\.\d+\.\d+)".encode(), Path(found[1]).read_bytes())
+    return told[1].decode() if told else None
 
 
 def text_of(data: bytes) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fairtrial.wire.faults import FaultKind, Garbler, PlannedFault
-from fairtrial.wire.gate import NOTHING, AtCut, Gate, ReadAhead
+from fairtrial.wire.gate import NOTHING, AtCut, Gate, ReadAhead, hold_back
 from fairtrial.wire.http1 import (
     BadMessageError,
     EndedEarlyError,
@@ -111,6 +111,7 @@ class Exchange:
         reuse: ConnectionReuse,
         observed: Observed,
         on_upstream_done: Callable[[], None],
+        released: asyncio.Event,
     ) -> None:
         self.observed = observed
         self._request = request
@@ -122,6 +123,7 @@ class Exchange:
         self._parameter = None if rule is None else rule.fault.parameter
         self._closes = request.method == "GET" and reuse is ConnectionReuse.FRESH
         self._on_upstream_done = on_upstream_done
+        self._released = released
         self._garbler = Garbler(self._parameter or 0) if self._kind is FaultKind.GARBLE_REPLY else None
         observed.method, observed.target = request.method, request.target
         observed.request_declared_bytes = request.framing.n_bytes
@@ -203,7 +205,7 @@ class Exchange:
     async def _forward_late(self, body: AsyncIterator[Piece]) -> After:
         ahead = ReadAhead(body)
         try:
-            await asyncio.sleep((self._parameter or 0) / 1000)
+            await hold_back((self._parameter or 0) / 1000, self._released)
             return await self._forward(ahead.pieces())
         finally:
             await _end_task(ahead.task)

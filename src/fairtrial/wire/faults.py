@@ -21,7 +21,7 @@ class FaultKind(StrEnum):
     RST_REPLY = "rst_reply"  # likewise, and the client's connection is reset
     DROP_BEFORE_FORWARD = "drop_before_forward"  # the whole request is read and goes nowhere; FIN
     DROP_MID_REQUEST = "drop_mid_request"  # bytes of the request body that still reach the server
-    DELAY = "delay"  # milliseconds before anything is forwarded
+    DELAY = "delay"  # milliseconds before anything is forwarded, or until somebody drains the wire
     THROTTLE = "throttle"  # bytes a second, request body and reply body alike
     STATUS = "status"  # the status code that is answered instead of forwarding
     TRUNCATE_REPLY = "truncate_reply"  # bytes of the reply body that still reach the client; FIN

@@ -55,10 +55,14 @@ class FixtureLedger:
     Attributes:
         publications: Publishing requests, in the order in which their heads came.
         n_other: Requests that it answered.
+        received_bytes: Whole heads and bodies that came.
+        sent_bytes: Answers that it sent.
     """
 
     publications: tuple[FixtureRequest, ...]
     n_other: int
+    received_bytes: int
+    sent_bytes: int
 
 
 @dataclass(slots=True)
@@ -83,6 +87,8 @@ class SilentServer:
     _server: asyncio.Server | None = None
     _publications: list[_Seen] = field(default_factory=list[_Seen])
     _n_other: int = 0
+    _received_bytes: int = 0
+    _sent_bytes: int = 0
     _writers: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
 
     @property
@@ -99,6 +105,8 @@ class SilentServer:
                 for seen in self._publications
             ),
             n_other=self._n_other,
+            received_bytes=self._received_bytes + sum(seen.received_bytes for seen in self._publications),
+            sent_bytes=self._sent_bytes,
         )
 
     async def start(self) -> None:
@@ -130,7 +138,9 @@ class SilentServer:
 
     async def _serve_next(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; false when the connection is over."""
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        raw = await reader.readuntil(b"\r\n\r\n")
+        self._received_bytes += len(raw)
+        head = raw.decode("latin-1")
         lines = head.split("\r\n")
         method, _, rest = lines[0].partition(" ")
         target = rest.partition(" ")[0]
@@ -140,10 +150,13 @@ class SilentServer:
             return False
         self._n_other += 1
         body = await reader.readexactly(length) if length else b""
+        self._received_bytes += len(body)
         if method == "POST" and target == self.settings.create:
-            writer.write(_answer(200, json.dumps({"name": _name_in(body)}).encode()))
+            answer = _answer(200, json.dumps({"name": _name_in(body)}).encode())
         else:
-            writer.write(_answer(404, b'{"error":"not found"}'))
+            answer = _answer(404, b'{"error":"not found"}')
+        self._sent_bytes += len(answer)
+        writer.write(answer)
         await writer.drain()
         return length is not None or method != "POST"
 

@@ -96,6 +96,7 @@ class Forwarder(Forwarding):
             reuse=self.reuse,
             observed=observed,
             on_upstream_done=lambda: self._settle(observed),
+            released=self._released,
         )
         try:
             return await exchange.run()

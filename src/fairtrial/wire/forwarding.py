@@ -44,6 +44,7 @@ class Forwarding(ABC):
         self._server: asyncio.Server | None = None
         self._origin_s = 0.0
         self._tasks = TaskSet("a connection")
+        self._released = asyncio.Event()
 
     @property
     @abstractmethod
@@ -71,6 +72,7 @@ class Forwarding(ABC):
     def set_faults(self, faults: Sequence[Fault]) -> None:
         """Replace the plan; what has been hit keeps its rule."""
         self._planned = plan_faults(faults)
+        self._released.clear()
 
     async def start(self) -> int:
         """Listen and return the port.
@@ -98,7 +100,12 @@ class Forwarding(ABC):
         return await connect_peer(self._upstream, received=received, sent=sent)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until nothing is in flight of what clients have sent so far; False when the time is up."""
+        """Let go what is held back, and wait until nothing is in flight of what clients have sent so far.
+
+        Returns:
+            False when the time is up.
+        """
+        self._released.set()
         try:
             async with asyncio.timeout(timeout_s):
                 while True:

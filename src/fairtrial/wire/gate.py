@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from enum import Enum
 
 from fairtrial.wire.http1 import BadMessageError, EndedEarlyError, Piece
 from fairtrial.wire.peer import Pace, Peer
 
-__all__ = ["NOTHING", "AtCut", "Gate", "ReadAhead"]
+__all__ = ["NOTHING", "AtCut", "Gate", "ReadAhead", "hold_back"]
 
 NOTHING = -1
 """The allowance that does not even let the head through."""
@@ -111,3 +112,10 @@ class ReadAhead:
             if isinstance(item, Exception):
                 raise item
             yield item
+
+
+async def hold_back(time_s: float, released: asyncio.Event) -> None:
+    """Wait so long, or until whoever wants to see the end of it lets it go."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(time_s):
+            await released.wait()

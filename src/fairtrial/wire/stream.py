@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from fairtrial.wire.faults import Fault, FaultKind, PlannedFault, take_due
 from fairtrial.wire.forwarding import Forwarding
+from fairtrial.wire.gate import hold_back
 from fairtrial.wire.http1 import PIECE_BYTES
 from fairtrial.wire.ledger import ConnectionReuse, Delivery, RequestRecord
 from fairtrial.wire.peer import Address, Peer
@@ -86,14 +87,15 @@ class StreamForwarder(Forwarding):
         except OSError:
             client.reset()  # as a direct client would have found
             return
-        connection = _Connection(client=client, server=server, watch=self._watch.encode(), take=self._take)
+        mark = self._watch.encode()
+        connection = _Connection(client=client, server=server, watch=mark, take=self._take, released=self._released)
         try:
             await connection.run()
         finally:
             client.abort()
             server.abort()
-            for mark in connection.marks:
-                self._on_record(self._record(mark, number))
+            for each in connection.marks:
+                self._on_record(self._record(each, number))
 
     def _take(self) -> PlannedFault | None:
         return take_due(self._planned, method=METHOD, target=self._watch)
@@ -137,6 +139,7 @@ class _Connection:
     server: Peer
     watch: bytes
     take: Callable[[], PlannedFault | None]
+    released: asyncio.Event
     marks: list[_Mark] = field(default_factory=list[_Mark])
     _tail: bytes = b""
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -215,7 +218,7 @@ class _Connection:
                 self._ended.set()
                 return False
             case FaultKind.DELAY:
-                await asyncio.sleep((mark.rule.fault.parameter or 0) / 1000 if mark.rule else 0)
+                await hold_back((mark.rule.fault.parameter or 0) / 1000 if mark.rule else 0, self.released)
                 mark.fire()
             case _:
                 pass

@@ -182,20 +182,6 @@ def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_sweep_waits_for_the_first_and_says_how_long(tmp_path: Path) -> None:
-    commands = [
-        [sys.executable, "-m", "fairtrial", "loop", "--runs", "2", "--out", str(tmp_path / name)] for name in ("a", "b")
-    ]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for command in commands
-    ]
-    said = [process.communicate(timeout=300)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert any("waiting up to" in each for each in said)
-    waits = [max(row["measurement_lock_wait_ms"] for row in rows_of(tmp_path / name)) for name in ("a", "b")]  # type: ignore[type-var]
-    assert max(waits) > 500  # type: ignore[operator]
-
-
 def test_a_credential_variable_reaches_the_client_of_a_hosted_remote_and_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """One refused publication of every subject, from the client's claim to the retry."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -98,3 +99,9 @@ def test_a_publication_to_a_server_that_is_down_keeps_the_work_and_is_judged(
         assert known in {None, (result.returncode, claim)}, result
         verdict = decide_verdict(claim, Delivery.NOT_SENT, ServerTruth.ABSENT)
         assert (verdict is Verdict.FALSE_SUCCESS) is (claim is ClientClaim.PUBLISHED)
+
+
+@pytest.mark.needs("git")
+def test_git_is_recorded_with_the_libcurl_that_it_speaks_http_by(make_trial: Callable[..., object]) -> None:
+    _, subject = make_trial("git", Transport.HTTP)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", subject.probe().details["libcurl"])

@@ -61,6 +61,8 @@ def test_an_interrupted_publication_keeps_the_clients_words_and_the_fixtures_apa
     assert attempt["expected_returncodes"] == list(range(1, 128))
     assert attempt["stderr"] + attempt["stdout"]
     assert total["harness_command_count"] == 3 + 3
+    assert total["network_bytes"] == total["network_up_bytes"] + total["network_down_bytes"]
+    assert total["network_up_bytes"] > total["network_request_bytes_observed"]
 
 
 def test_an_attempt_that_never_reaches_the_fixture_is_no_evidence(make_trial: MakeTrial) -> None:

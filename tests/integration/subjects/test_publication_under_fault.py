@@ -3,7 +3,10 @@
 A newer version that says something else is a new result: it is recorded in the rows and is no red test.
 """
 
+import subprocess
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +37,7 @@ FACTS = {
 }
 # Measured: exit status, claim, verdict.
 KNOWN = {
-    ("git", "git version 2.39.5"): {
+    ("git", "git version 2.39.5, libcurl 7.88"): {
         "control": (0, "published", "true_success"),
         "reply_lost_reused": (1, "rejected", "false_failure"),
         "reply_lost_fresh": (1, "unreported", "unreported_but_durable"),
@@ -100,7 +103,8 @@ def test_claim_wire_and_server_are_three_facts_and_recovery_is_really_done(make_
         assert row["retry_safe"], (case, row["retry_failures"])
         assert row["recovered"] in {None, case != "rival_first"}, (case, row["recovery_reason"])
         assert (row["recovery_calls"] == 0) is (row["recovered"] is None), case
-    version = subject.probe().version or ""
+    probe = subject.probe()
+    version = ", libcurl ".join([probe.version or "", *([probe.details["libcurl"]] if name == "git" else [])])
     known = next((facts for (who, what), facts in KNOWN.items() if who == name and version.startswith(what)), {})
     for case, told in known.items():
         row = found[case]
@@ -159,3 +163,31 @@ def test_what_the_harness_reads_back_is_not_counted_as_the_agents_traffic(make_t
     row, total = verdicts(rows)["control"], rows[-1]
     assert 0 < row["publication_bytes"] < total["network_bytes"]
     assert total["network_requests"] == 5  # a clone of three requests, a push of two
+
+
+@pytest.mark.needs("git")
+def test_on_a_hosted_remote_only_our_own_branches_are_touched_and_nothing_is_broken_or_forced(
+    make_trial: MakeTrial, tmp_path: Path
+) -> None:
+    remote = tmp_path / "hosted.git"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(remote)], check=True)
+    hook = remote / "hooks/update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/touched\n')
+    hook.chmod(0o755)
+    spec, subject = make_trial("git", Transport.HOSTED, SCENARIO)
+    spec = replace(spec, loop=replace(spec.loop, hosted_remote=f"file://{remote}"))
+    rows = list(run_loop_trial(spec, subject).rows)
+    total, found = rows[-1], verdicts(rows)
+    assert (total["returncode"], total["error_kind"]) == (0, None), total
+    assert {case: row["verdict"] for case, row in found.items()} == {
+        "control": "true_success",
+        "rival_first": "true_rejection",
+    }
+    for row in found.values():
+        assert (row["delivery"], row["drained"], row["server_integrity"]) == (None, None, None)
+        assert row["retry_safe"], row["retry_failures"]
+    touched = set((tmp_path / "touched").read_text().split())
+    assert touched
+    assert all(ref.startswith(f"refs/heads/fairtrial/{spec.sweep}/") for ref in touched)
+    assert subprocess.run(["git", "for-each-ref"], cwd=remote, capture_output=True, check=True).stdout == b""

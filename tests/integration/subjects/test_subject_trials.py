@@ -18,7 +18,7 @@ CELLS = [
         for name in ("hg", "fossil")
         for transport in (Transport.FILE, Transport.HTTP, Transport.NATIVE)
     ),
-    pytest.param("hg", Transport.SSH, marks=pytest.mark.needs("hg"), id="hg-ssh"),
+    *(pytest.param(name, Transport.SSH, marks=pytest.mark.needs(name), id=f"{name}-ssh") for name in ("hg", "fossil")),
     *(
         pytest.param("oak", transport, marks=pytest.mark.needs("oak"), id=f"oak-{transport}")
         for transport in (Transport.HTTP, Transport.NATIVE)

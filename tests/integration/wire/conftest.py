@@ -42,7 +42,7 @@ class Scene:
 
     @property
     def forward(self) -> ForwardLedger:
-        assert self.server.drain(20)
+        assert self.server.drain(90)
         ledger = self.server.ledger()
         assert ledger.internal_errors == ()
         assert ledger.forward is not None
@@ -105,7 +105,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def wait_until(condition: Callable[[], object], *, timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], *, timeout_s: float = 90.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, "the condition never came true"

@@ -178,13 +178,13 @@ def test_a_throttled_push_takes_its_time(make_scene: MakeScene) -> None:
 
 
 def test_a_client_that_gives_up_on_a_held_push_is_published_later(make_scene: MakeScene) -> None:
-    scene = make_scene(faults=[_fault(FaultKind.DELAY, 4000)])
+    scene = make_scene(faults=[_fault(FaultKind.DELAY, 600_000)])
     head = scene.commit("payload", b"x\n")
     impatient = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=1")
     ran = scene.git(*impatient, "push", "origin", "main:b", check=False)
     assert ran.returncode == 1
     assert scene.tip("b") is None
-    assert len(_posts(scene)) == 1  # reading the ledger drains first
+    assert len(_posts(scene)) == 1  # reading the ledger drains first, which lets it go
     assert _as_planned(scene)
     assert scene.tip("b") == head
 
@@ -192,7 +192,7 @@ def test_a_client_that_gives_up_on_a_held_push_is_published_later(make_scene: Ma
 def test_a_client_killed_while_its_push_is_held_is_published_later(
     make_scene: MakeScene, eventually: Callable[..., None]
 ) -> None:
-    scene = make_scene(faults=[_fault(FaultKind.DELAY, 1500)])
+    scene = make_scene(faults=[_fault(FaultKind.DELAY, 600_000)])
     head = scene.commit("payload", b"x\n")
     client = subprocess.Popen(
         ["git", "push", "-q", "origin", "main:b"], cwd=scene.work, stderr=subprocess.DEVNULL, start_new_session=True

@@ -1,6 +1,7 @@
 """A tool's own server: ready when it says so, on another port when one is taken, gone at the end."""
 
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -31,15 +32,15 @@ def can_connect(port: int) -> bool:
 
 
 def test_a_server_answers_inside_the_context_and_is_gone_after_it(tmp_path: Path) -> None:
-    with own_server(serve(LISTENS, tmp_path), ENVIRONMENT, tmp_path / "log") as port:
-        assert can_connect(port)
-    assert not can_connect(port)
+    with own_server(serve(LISTENS, tmp_path), ENVIRONMENT, tmp_path / "log") as up:
+        assert can_connect(up.port)
+    assert not can_connect(up.port)
 
 
 def test_a_server_is_gone_when_its_context_is_left_by_an_error(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with pytest.raises(ZeroDivisionError), own_server(serve(LISTENS, tmp_path), ENVIRONMENT, log) as port:
-        assert port < 1 / 0
+    with pytest.raises(ZeroDivisionError), own_server(serve(LISTENS, tmp_path), ENVIRONMENT, log) as up:
+        assert up.port < 1 / 0
     assert not can_connect(next(candidate_ports(str(log))))
 
 
@@ -48,10 +49,36 @@ def test_a_server_whose_port_is_taken_is_tried_on_another(tmp_path: Path) -> Non
     first = next(candidate_ports(str(log)))
     with (
         socket.create_server(("127.0.0.1", first)),
-        own_server(serve(LISTENS, tmp_path), ENVIRONMENT, log) as port,
+        own_server(serve(LISTENS, tmp_path), ENVIRONMENT, log) as up,
     ):
-        assert port != first
-        assert can_connect(port)
+        assert up.port != first
+        assert can_connect(up.port)
+
+
+def test_a_server_that_was_killed_is_started_again_on_its_port_and_one_that_lives_is_left_alone(tmp_path: Path) -> None:
+    script = "import os; open('pid', 'w').write(str(os.getpid()))\n" + LISTENS
+    with own_server(serve(script, tmp_path), ENVIRONMENT, tmp_path / "log") as up:
+        first = int((tmp_path / "pid").read_text())
+        assert up.revive() is False
+        os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        assert up.revive() is True
+        second = int((tmp_path / "pid").read_text())
+        assert second != first
+        assert can_connect(up.port)
+    with pytest.raises(ProcessLookupError):
+        os.kill(second, 0)
+    assert not can_connect(up.port)
+
+
+def test_a_server_that_does_not_come_up_again_is_the_host_s_fault(tmp_path: Path) -> None:
+    once = "import os, sys; os.path.exists('pid') and sys.exit('no more')\nopen('pid', 'w').write(str(os.getpid()))\n"
+    with own_server(serve(once + LISTENS, tmp_path), ENVIRONMENT, tmp_path / "log") as up:
+        first = int((tmp_path / "pid").read_text())
+        os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(HostError, match="does not start again; it said: no more"):
+            up.revive()
 
 
 def test_a_server_that_never_comes_up_is_the_host_s_fault_with_its_last_words(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def total(subject: str, run: int, **fields: object) -> dict[str, object]:
         "acquire_ms_followup": 15.0,
         "followup_warm_delta_ms": -5.0,
         "tool_call_count": 12,
+        "raw_output_bytes": 4000,
         "estimated_tokens": 300,
         WEIGHTED: 900,
         "cpu_user_s": 0.25,
@@ -98,7 +99,7 @@ def test_each_section_has_a_line_a_subject() -> None:
     header, git, hg, control = table(markdown, "Subjects: task_loop over http on h")
     assert header[0] == "subject"
     assert git == [
-        "git", "2 / 2", "2 / 2", "100.8", "20.0", "15.0", "-5.0", "12", "300", "900", "pass", "complete",
+        "git", "2 / 2", "2 / 2", "100.8", "20.0", "15.0", "-5.0", "12", "4000", "300", "900", "pass", "complete",
         "0.250 + unmeasured", "unmeasured", "unmeasured",
     ]  # fmt: skip
     assert hg[0] == "hg"
@@ -124,25 +125,28 @@ def test_the_controls_own_spread_is_shown_even_without_another_subject() -> None
     assert few[1] == ["wall ms", "2", "too few: 2 of 5 blocks", "too few: 2 of 5 blocks"]
     assert "Control," not in render_loop_markdown(summarize(total("git", 0)))
     shown = [line.split() for line in on_terminal(summarize(*rows), 200).splitlines()]
-    assert ["task_loop", "http", "git,", "git(null)", "wall", "ms", "5", "0.0,", "0.0"] in shown
+    assert ["task_loop", "git,", "git(null)", "wall", "ms", "5", "0.0,", "0.0"] in shown
 
 
 def test_each_run_has_a_line_with_the_columns_of_the_spec() -> None:
     rows = [total("git", 0), total("git", 1, returncode=1, oracle_payload_on_remote_branch=False)]
     rows += [total("git", 2, elapsed_ms=None, oracle_payload_on_remote_branch=None, remote_transport=None)]
-    lines = table(render_loop_markdown(summarize(*rows)), "Runs")
+    markdown = render_loop_markdown(summarize(*rows))
+    lines = table(markdown, "Runs over http on h")
     assert lines[0] == [
         "scenario", "transport", "subject", "run", "wall ms", "calls", "weighted tokens", "warm delta ms",
         "truth check",
     ]  # fmt: skip
-    assert lines[1] == ["task_loop", "unmeasured", "git", "2", "unmeasured", "12", "900", "-5.0", "unmeasured"]
-    assert lines[2] == ["task_loop", "http", "git", "0", "100.2", "12", "900", "-5.0", "pass"]
-    assert lines[3] == ["task_loop", "http", "git", "1 failed", "101.2", "12", "900", "-5.0", "FAIL"]
+    assert lines[1] == ["task_loop", "http", "git", "0", "100.2", "12", "900", "-5.0", "pass"]
+    assert lines[2] == ["task_loop", "http", "git", "1 failed", "101.2", "12", "900", "-5.0", "FAIL"]
+    assert len(lines) == 3
+    (unnamed,) = table(markdown, "Runs over an unnamed transport on h")[1:]
+    assert unnamed == ["task_loop", "unmeasured", "git", "2", "unmeasured", "12", "900", "-5.0", "unmeasured"]
 
 
 def test_the_cold_and_warm_table_stands_only_for_its_scenario() -> None:
     markdown = render_loop_markdown(summarize(cold_warm(), cold_warm(run=1, coverage_complete=None)))
-    lines = table(markdown, "Cold clone and warm isolated task")
+    lines = table(markdown, "Cold clone and warm isolated task over file on h")
     assert lines[1] == ["file", "git", "0", "70.0", "30.0", "40.0", "10.0", "pass", "partial"]
     assert lines[2][-1] == "unmeasured"
     subjects = table(markdown, "Subjects: agent_task_baseline_v1 over file on h")
@@ -208,17 +212,42 @@ def on_terminal(summary: LoopSummary, width: int) -> str:
     return console.file.getvalue()
 
 
-def test_the_terminal_shows_all_settings_in_one_table_and_each_run() -> None:
-    shown = on_terminal(summarize(*SWEEP, cold_warm()), 200)
+def test_the_terminal_shows_what_a_task_costs_and_each_run() -> None:
+    shown = on_terminal(summarize(*SWEEP, cold_warm(), total("hg", 2, cpu_system_s=0.5, peak_memory_bytes=2**21)), 200)
     lines = [line.split() for line in shown.splitlines()]
-    assert ["agent_task_baseline_v1", "file", "git", "1", "/", "1", "100.2", "-30.0", "12", "900", "pass"] in lines
-    assert ["task_loop", "http", "git(null)", "2", "/", "2", "100.8", "-5.0", "12", "900", "pass"] in lines
+    assert ["agent_task_baseline_v1", "git", "1", "/", "1", "100.2", "-30.0", "12", "900", "pass"] in lines
+    assert ["task_loop", "git(null)", "2", "/", "2", "100.8", "-5.0", "12", "900", "pass"] in lines
+    costs = ["4000", "300", "unmeasured", "40.0", "10.0", "unmeasured", "unmeasured"]
+    assert ["agent_task_baseline_v1", "git", *costs] in lines
     assert ["task_loop", "http", "hg", "1", "101.2", "12", "900", "-5.0", "pass"] in lines
     assert "too few: 2 of 5 blocks" in shown
     assert "no timing claim: 2 of 10 runs" in shown
-    assert "Differences from the reference (git)" in shown
+    assert "Differences from the reference (git) over http on h" in shown
     enough = [total(subject, run) for run in range(5) for subject in ("git", "git(null)", "hg")]
     assert "0.0, 0.0" in on_terminal(summarize(*enough), 200)
+    whole = total("hg", 0, network_bytes=5000, cpu_system_s=0.5, peak_memory_bytes=2**21)
+    lines = [line.split() for line in on_terminal(summarize(whole), 200).splitlines()]
+    assert ["task_loop", "hg", "4000", "300", "5000", "20.0", "15.0", "0.750", "2.0"] in lines
+
+
+def test_times_of_unlike_transports_or_machines_never_stand_in_one_table() -> None:
+    http = [total(subject, 0, elapsed_ms=111.5) for subject in ("git", "git(null)", "hg")]
+    file = [total(each, 0, remote_transport="file", elapsed_ms=222.5) for each in ("git", "git(null)", "hg")]
+    away = [total(each, 0, host="other", elapsed_ms=333.5) for each in ("git", "hg")]
+    cold = [
+        cold_warm(remote_transport=each, phase_elapsed_ms={"cold": ms, "warm": ms})
+        for each, ms in (("file", 222.5), ("http", 111.5))
+    ]
+    parallel = [
+        total("git", 0, remote_transport=each, lost_updates=0, parallel_work_wall_ms=ms)
+        for each, ms in (("file", 222.5), ("http", 111.5))
+    ]
+    summary = summarize(*http, *file, *away, *cold, *parallel)
+    markdown = render_loop_markdown(summary).split("\n## ")[1:]
+    terminal = on_terminal(summary, 200).split("\n\n")[1:]
+    for part in (*markdown, *terminal):
+        assert sum(ms in part for ms in ("111.5", "222.5", "333.5")) <= 1, part
+    assert sum("111.5" in part for part in markdown) >= 4
 
 
 def test_one_subject_has_neither_differences_nor_a_control_to_show() -> None:
@@ -257,7 +286,7 @@ def test_the_json_report_is_plain_and_complete() -> None:
     assert git["as_failures"] == {"passed": 2, "runs": 4}
     assert (git["runs"], git["passed"], git["skipped"], git["void"], git["voided_attempts"]) == (2, 2, 1, 1, 1)
     assert git["medians"]["elapsed_ms"] == 100.75
-    assert git["medians"]["raw_output_bytes"] is None
+    assert (git["medians"]["raw_output_bytes"], git["medians"]["network_bytes"]) == (4000, None)
     assert (git["truth_check"], git["coverage"], git["network_bytes_reason"]) == ("pass", "complete", None)
     assert http["control"][0] == {
         "field": "elapsed_ms",

@@ -1,9 +1,10 @@
+import sys
 from pathlib import Path
 
 import pytest
 
 from fairtrial.model.loop import Probe
-from fairtrial.subjects.program import find_program
+from fairtrial.subjects.program import find_program, linked_version
 
 
 def probe(name: str) -> Probe:
@@ -55,3 +56,9 @@ def test_a_program_of_the_path_is_to_be_installed(
 def test_a_program_of_a_fit_version_is_not_missing(tmp_path: Path) -> None:
     found = probe(program(tmp_path / "other", "tool 2.31"))
     assert (found.binary, found.version, found.missing) == (str(tmp_path / "other"), "tool 2.31", None)
+
+
+def test_a_library_tells_its_own_version_and_one_that_cannot_be_told_is_unknown(tmp_path: Path) -> None:
+    assert linked_version(Path("/usr/bin/env"), "libnothing") is None
+    assert linked_version(tmp_path / "nothing", "libc") is None
+    assert linked_version(Path(sys.executable).resolve(), "libc") is None  # it does not name itself in that form

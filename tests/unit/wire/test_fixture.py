@@ -53,6 +53,8 @@ def test_a_question_is_answered_404_and_a_new_repository_200_with_its_name() -> 
     assert created.startswith(b"HTTP/1.1 200")
     assert created.endswith(b'{"name": "repo"}')
     assert (server.ledger.n_other, server.ledger.publications) == (2, ())
+    asked = len("GET /api/oak/repo HTTP/1.1\r\n\r\n") + len(create)
+    assert (server.ledger.received_bytes, server.ledger.sent_bytes) == (asked, len(question) + len(created))
 
 
 def test_a_publication_is_read_to_its_end_and_never_answered() -> None:
@@ -61,6 +63,7 @@ def test_a_publication_is_read_to_its_end_and_never_answered() -> None:
     assert server.ledger.publications == (
         FixtureRequest(framing_valid=True, declared_bytes=5, received_bytes=5, body_timed_out=False),
     )
+    assert (server.ledger.received_bytes, server.ledger.sent_bytes) == (len(f"{PUSH}Content-Length: 5\r\n\r\nabcde"), 0)
 
 
 @pytest.mark.parametrize(

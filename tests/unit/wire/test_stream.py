@@ -169,7 +169,7 @@ def test_what_a_client_has_sent_goes_on_when_it_has_left() -> None:
         await writer.drain()
         writer.close()
 
-    scene = run(leave, fault(FaultKind.DELAY, 100))
+    scene = run(leave, fault(FaultKind.DELAY, 600_000))  # until the wire is drained
     assert scene.received == [UPLOAD]
     assert scene.records[0].delivery is Delivery.COMPLETE
 
