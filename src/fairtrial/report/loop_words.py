@@ -54,17 +54,17 @@ def wires_of(parts: Iterable[Part], setting_of: Callable[[Part], Setting]) -> It
         setting = setting_of(part)
         found.setdefault((setting.remote_transport, setting.host), []).append(part)
     for transport, host in sorted(found):
-        yield wire(transport, host), found[transport, host]
+        yield _wire(transport, host), found[transport, host]
 
 
-def wire(transport: str, host: str) -> str:
+def _wire(transport: str, host: str) -> str:
     """Say where, without the scenario."""
     return f"over {transport or 'an unnamed transport'}" + (f" on {host}" if host else "")
 
 
 def place(setting: Setting) -> str:
     """Say where, with the scenario."""
-    return f"{setting.scenario} {wire(setting.remote_transport, setting.host)}"
+    return f"{setting.scenario} {_wire(setting.remote_transport, setting.host)}"
 
 
 def truth_word(run: LoopRun) -> str:
