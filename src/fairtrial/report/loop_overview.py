@@ -84,8 +84,14 @@ def _cost_cells(subject: SubjectSummary) -> Sequence[str]:
         figure(first_acquire_ms(subject), 1),
         figure(second_acquire_ms(subject), 1),
         figure(_sum(subject.medians["cpu_user_s"], subject.medians["cpu_system_s"]), 3),
-        figure(None if subject.peak_memory_bytes is None else subject.peak_memory_bytes / MIB, 1),
+        _peak(subject),
     )
+
+
+def _peak(subject: SubjectSummary) -> str:
+    if subject.peak_memory_bytes is None and subject.peak_memory_below_bytes is not None:
+        return f"< {figure(subject.peak_memory_below_bytes / MIB, 1)}"
+    return figure(None if subject.peak_memory_bytes is None else subject.peak_memory_bytes / MIB, 1)
 
 
 def _sum(first: float | None, second: float | None) -> float | None:

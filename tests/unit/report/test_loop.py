@@ -229,6 +229,9 @@ def test_the_terminal_shows_what_a_task_costs_and_each_run() -> None:
     whole = total("hg", 0, network_bytes=5000, cpu_system_s=0.5, peak_memory_bytes=2**21)
     lines = [line.split() for line in on_terminal(summarize(whole), 200).splitlines()]
     assert ["hg", "4000", "300", "5000", "20.0", "15.0", "0.750", "2.0"] in lines
+    bounded = summarize(total("hg", 0, peak_memory_bytes=None, peak_memory_below_bytes=2**20))
+    assert "< 1.0" in on_terminal(bounded, 200)
+    assert "below 1048576" in render_loop_markdown(bounded)
     assert "costs" not in on_terminal(summarize(total("hg", 0, returncode=1)), 200)
 
 
