@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test lint bench setup agents lock clean
+.PHONY: help demo test lint bench setup agents oak jj lock clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
@@ -50,6 +50,12 @@ setup: ## make .venv hold what requirements/dev.lock lists
 agents: ## install the agent command lines (2 GB) below .cache/agents; print what to put on PATH
 	@requirements/agents/setup
 
+oak: ## put oak below .cache/built, built where no copy is at hand (15 minutes); print what to put on PATH
+	@requirements/built/setup oak
+
+jj: ## the same for jj
+	@requirements/built/setup jj
+
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --cache-dir .cache/pip-tools $(UPGRADE)
 
@@ -57,6 +63,7 @@ lock: setup ## pin requirements again after a change (UPGRADE=--upgrade for the 
 	$(COMPILE) --output-file requirements/run.lock pyproject.toml requirements/run.in
 	$(COMPILE) --output-file requirements/dev.lock pyproject.toml requirements/run.in requirements/dev.in
 	$(COMPILE) --output-file requirements/mini-swe-agent.lock requirements/mini-swe-agent.in
+	$(COMPILE) --output-file requirements/node.lock requirements/node.in
 
 clean: ## remove .venv and every cache; results stay
 	rm -rf .venv .cache .hypothesis dist

@@ -25,10 +25,12 @@ class Part(NamedTuple):
     Attributes:
         tier: The tier that it belongs to.
         remedy: The command that installs it.
+        beside: Parts that it needs in turn.
     """
 
     tier: str
     remedy: str
+    beside: tuple[str, ...] = ()
 
 
 PARTS: Final = {
@@ -42,8 +44,9 @@ PARTS: Final = {
     "gemini": Part("agents", "make agents"),
     "mini": Part("agents", "make agents"),
     "rg": Part("agents", "make agents, or apt-get install ripgrep"),
-    "oak": Part("built", "cargo install --locked oakvcs-cli --version 0.102.0"),
-    "jj": Part("built", "cargo install --locked jj-cli --version 0.45.1"),
+    "oak": Part("built", "make oak, and its directory on PATH"),
+    "jj": Part("built", "make jj, and its directory on PATH", ("jj-git",)),
+    "jj-git": Part("built", "make jj, and its directory on PATH"),
 }
 
 TIERS: Final = ("core", "agents", "built")
@@ -122,7 +125,7 @@ def needed_parts(item: pytest.Item) -> list[str]:
     needed += [name for name, part in PARTS.items() if item.get_closest_marker(part.tier)]
     if unknown := sorted(set(needed) - set(PARTS)):
         pytest.fail(f"needs({', '.join(unknown)}): unknown part; add it to PARTS in tests/conftest.py", pytrace=False)
-    return list(dict.fromkeys(needed))
+    return list(dict.fromkeys([*needed, *(beside for name in needed for beside in PARTS[name].beside)]))
 
 
 def required_names() -> set[str]:

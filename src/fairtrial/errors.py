@@ -4,8 +4,12 @@ How a trial ended is data (`fairtrial.evidence.endings`), never an exception. An
 `FairtrialError` is our own bug and ends the program with exit code 70.
 """
 
-from pathlib import Path
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pathlib import Path  # every program of ours starts with this module: it imports nothing that it need not
 
 __all__ = ["ConfigError", "FairtrialError", "HostError", "IntegrityError", "NotEnoughEvidenceError", "UsageError"]
 

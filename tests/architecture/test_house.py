@@ -114,3 +114,14 @@ def test_the_command_says_what_it_can_do(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^  loop +\w", done.stdout, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_page_imports_click_and_hardly_anything_else(tmp_path: Path) -> None:
+    program = "import sys; from fairtrial.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+    argv = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {program}"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert {name for name in loaded if name.partition(".")[0] == "fairtrial"} == {
+        *("fairtrial", "fairtrial.cli", "fairtrial.cli.main", "fairtrial.errors")
+    }
+    assert not loaded & {"asyncio", "difflib", "json", "logging", "pathlib", "pydantic", "rich", "shutil", "subprocess"}

@@ -15,6 +15,7 @@ def import_each(clone: Path, directory: Path, python_path: Path, warm: list[str]
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.timeout(900)  # some hundred interpreters
 def test_every_module_imports_alone_and_an_import_does_nothing_else(
     clone: Path, tmp_path: Path, module_names: list[str]
 ) -> None:

@@ -75,6 +75,14 @@ def test_a_missing_part_of_another_tier_than_the_required_one_skips(clone: Path,
     assert output.endswith("exit 0")
 
 
+def test_a_missing_part_of_a_tier_of_which_only_another_part_is_required_skips(clone: Path, tmp_path: Path) -> None:
+    suite = "import pytest\n\n@pytest.mark.needs('jj', 'git')\ndef test_it():\n    pass\n"
+    output = run_suite(clone, tmp_path, suite, programs=("git", "oak"), require="core,oak")
+    assert "test_it SKIPPED" in output
+    assert "jj is not on PATH (make jj, and its directory on PATH)" in output
+    assert output.endswith("exit 0")
+
+
 def test_with_every_part_there_nothing_is_skipped_but_for_the_user(clone: Path, tmp_path: Path) -> None:
     output = run_suite(clone, tmp_path, SUITE, programs=("git", "hg", "fossil", "bwrap"), require="core")
     assert "test_needing PASSED" in output

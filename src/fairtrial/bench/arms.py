@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
 from fairtrial.bench.task_file import check_model_name
@@ -20,8 +20,9 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.agent import SkillProof, Tool
-from fairtrial.model.bench import Arm, Blob, Phase, SkillFiles
+from fairtrial.model.bench import Arm, Blob, Budget, Phase, SkillFiles
 from fairtrial.protocols import Agent
+from fairtrial.workspace.overlay import CANDIDATE_PREFIX
 
 __all__ = [
     "ArmEntry",
@@ -29,10 +30,12 @@ __all__ = [
     "Defaults",
     "FoundArm",
     "PhaseEntry",
+    "arm_digest",
     "arms_named",
     "build_arm",
     "capture_skill",
     "fill_prompt",
+    "loaded_skills",
     "read_arms",
     "require_provable",
 ]
@@ -108,6 +111,9 @@ class ArmEntry:
         model: Model; the sweep's when left out.
         effort: How hard the model shall think.
         grants: Hosted tools that its requests may use, by name.
+        budget: What each of its trials may spend; no limit when left out.
+        unnamed_models: `refuse` a request for a model that the arm does not name, or `record` it and pass it on.
+        include_usage: Make a streamed Chat Completions request ask for its usage, where its client does not.
     """
 
     phases: tuple[PhaseEntry, ...] = ()
@@ -118,6 +124,9 @@ class ArmEntry:
     model: str | None = None
     effort: str | None = None
     grants: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    unnamed_models: Literal["refuse", "record"] = "refuse"
+    include_usage: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.phases) == (self.like is not None):
@@ -213,6 +222,10 @@ def read_arms(path: Path | None) -> dict[str, FoundArm]:
 def _resolve(document: Document, name: str, entry: ArmEntry, presets: Mapping[str, ArmEntry]) -> FoundArm:
     if not _NAME.fullmatch(name):
         raise document.error(("arms", name), f"arm name {name!r:.80} must be letters, digits, '.', '_' or '-'")
+    if name.startswith(CANDIDATE_PREFIX):
+        raise document.error(
+            ("arms", name), f"{CANDIDATE_PREFIX!r} begins the names of candidate forms; choose another"
+        )
     if name in presets:
         raise document.error(("arms", name), f"{name!r} is a preset's name; choose another, and write `like: {name}`")
     if entry.like is not None:
@@ -233,15 +246,8 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         ConfigError: A skill is not where it should be.
         UsageError: The model is no fixed model.
     """
-    entry, names, skills = (
-        found.entry,
-        dict(found.names),
-        {name: found.root / at for name, at in found.entry.skills.items()},
-    )
-    for role, directory in defaults.skills.items():
-        if any(phase.skill == role for phase in entry.phases) and role not in names and role not in skills:
-            names[role] = directory.name
-            skills[directory.name] = directory
+    entry = found.entry
+    names, skills = _names_and_places(found, defaults)
     phases = tuple(
         Phase(
             name=phase.name,
@@ -274,8 +280,29 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         skills=tuple(placed),
         grants=entry.grants,
         digest="",
+        budget=entry.budget,
+        unnamed_models=entry.unnamed_models,
+        include_usage=entry.include_usage,
     )
-    return replace(arm, digest=_arm_digest(arm))
+    return replace(arm, digest=arm_digest(arm))
+
+
+def _names_and_places(found: FoundArm, defaults: Defaults) -> tuple[dict[str, str], dict[str, Path]]:
+    """An arm's skills: their real names by what it calls them, and the directories of those that are placed."""
+    names = dict(found.names)
+    skills = {name: found.root / at for name, at in found.entry.skills.items()}
+    for role, directory in defaults.skills.items():
+        if any(phase.skill == role for phase in found.entry.phases) and role not in names and role not in skills:
+            names[role] = directory.name
+            skills[directory.name] = directory
+    return names, skills
+
+
+def loaded_skills(found: FoundArm, defaults: Defaults) -> frozenset[str]:
+    """The skills that an arm demands, from wherever, and those that are placed for it; by their real names."""
+    names, skills = _names_and_places(found, defaults)
+    demanded = (phase.skill for phase in found.entry.phases)
+    return frozenset(names.get(each, each) for each in demanded if each is not None) | frozenset(skills)
 
 
 def capture_skill(name: str, directory: Path, blobs: BlobStore) -> SkillFiles:
@@ -340,7 +367,8 @@ def _tool(name: str) -> Tool:
         raise ValueError(f"{name!r:.40} is no kind of tool; valid: {', '.join(Tool)}") from None
 
 
-def _arm_digest(arm: Arm) -> str:
+def arm_digest(arm: Arm) -> str:
+    """SHA-256 over all that an arm is, in hex; the digest that it carries must be "" meanwhile."""
     value = cast("dict[str, object]", asdict(arm))
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=_plain).encode()).hexdigest()
 

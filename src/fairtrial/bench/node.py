@@ -4,6 +4,7 @@ A template is made once for each (repository, commit, hidden paths), a set-up la
 set-up; trials only put layers over them.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,11 +70,13 @@ class Prepared:
 
     Attributes:
         template: The history-free tree.
-        base: What layers are put over: the template, and what the set-up wrote.
+        base: What layers are put over: the template, what the set-up wrote, and a candidate's files.
+        head: The commit that it shows: the template's, unless a candidate's files are in it.
     """
 
     template: Template
     base: Base
+    head: str
 
 
 @dataclass(slots=True)
@@ -97,6 +100,7 @@ class Node:
     )
     _prepared: dict[_Key, Prepared] = field(default_factory=dict["_Key", Prepared])
     _failed: dict[_Key, str] = field(default_factory=dict["_Key", str])
+    _over: dict[tuple[Base, str], Prepared] = field(default_factory=dict[tuple[Base, str], Prepared])
     _agents: dict[str, FoundAgent] = field(default_factory=dict[str, FoundAgent])
 
     @classmethod
@@ -157,8 +161,31 @@ class Node:
             base = Base(trees=(template.tree,))
             if task.setup is not None or task.copies or task.dependencies:
                 base = self._try_set_up(key, task, base)
-            self._prepared[key] = Prepared(template=template, base=base)
+            self._prepared[key] = Prepared(template=template, base=base, head=template.commit)
         return self._prepared[key]
+
+    def put_over(self, prepared: Prepared, task: Task, name: str, fill: Callable[[Layer], str]) -> Prepared:
+        """The same place with one more layer, which is filled the first time and frozen then.
+
+        Args:
+            prepared: Where the task's trials begin.
+            task: The task, for its limits.
+            name: What the layer holds: the same name on the same place means the same bytes.
+            fill: Writes the layer; returns the commit that it shows.
+
+        Raises:
+            HostError: It cannot be filled.
+        """
+        key = (prepared.base, name)
+        if key not in self._over:
+            room, _ = self.room(task.limits)
+            with open_layer(prepared.base, slot=self.slot, room=room, storage=Storage.DISK) as layer:
+                head = fill(layer)
+                archive = save_layer(layer, slot=self.slot)
+            base = self._held.enter_context(load_layer(archive, prepared.base, slot=self.slot))
+            archive.unlink()
+            self._over[key] = Prepared(template=prepared.template, base=base, head=head)
+        return self._over[key]
 
     def _try_set_up(self, key: _Key, task: Task, base: Base) -> Base:
         """Set up once; a failure is remembered for the trials that follow."""

@@ -9,8 +9,8 @@ from fairtrial.bench.node import FoundAgent
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
 from fairtrial.errors import IntegrityError
-from fairtrial.gateway.control import Spend
 from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
@@ -49,8 +49,8 @@ def identity_of(spec: BenchSpec) -> Row:
         "agent": arm.agent,
         "model": arm.model,
         "benchmark_model": arm.model,
-        "proposer_model": None,
-        "candidate_overlay_digest": None,
+        "proposer_model": spec.metadata.get("proposer_model"),
+        "candidate_overlay_digest": arm.overlay_digest,
         "effort": arm.effort,
         "task_ref": task.ref,
         "task_base_sha": task.commit,
@@ -58,6 +58,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "setup_digest": task.setup_digest,
         "setup_network": task.setup_network,
         "verify_digest": task.verify_digest,
+        "isolation": str(task.isolation),
         "oracle_digest": task.oracle.digest,
         "oracle_command_digest": task.oracle.command_digest,
         "oracle_manifest_digest": task.oracle.manifest_digest,
@@ -136,7 +137,7 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent) -> Row:
     spends = [each.totals.spend for each in closed if each is not None]
     known = len(spends) == len(sessions)
     usage = sum_usage(spend.usage for spend in spends) if known else None
-    cost = _cost(spends) if known else None
+    cost = _sum_of(spend.cost_usd for spend in spends) if known else None
     if not speaks:
         usage, cost = NOTHING_USED, 0.0
     return {
@@ -181,9 +182,11 @@ def _undeclared(sessions: Sequence[Session], agent: FoundAgent) -> Row:
 
 
 def integrity_flags(sessions: Sequence[Session]) -> list[str]:
-    """What the agent's own words say otherwise than the wire."""
+    """What the agent's own words, or the model that answered, say otherwise than they should."""
     flags: list[str] = []
     for session in sessions:
+        if any(row.served_as is ServedModel.OTHER for row in session.rows):
+            flags.append(f"{session.phase}: other model")
         report, closed = session.report, session.closed
         if report is None or closed is None:
             continue
@@ -206,12 +209,12 @@ def _tokens(usage: TokenUsage | None) -> Row:
     }
 
 
-def _cost(spends: Sequence[Spend]) -> float | None:
+def _sum_of(costs: Iterable[float | None]) -> float | None:
     total = 0.0
-    for spend in spends:
-        if spend.cost_usd is None:
+    for cost in costs:
+        if cost is None:
             return None
-        total += spend.cost_usd
+        total += cost
     return round(total, 6)
 
 
@@ -230,10 +233,14 @@ def _wire(sessions: Sequence[Session]) -> Row:
         "refused": _add(each.refused for each in totals),
         "by_model": {name: _tokens(sum_usage(usages)) for name, usages in by_model.items()},
         "by_agent": {name: _tokens(sum_usage(usages)) for name, usages in by_agent.items()},
+        "by_ending": _add(each.by_ending for each in totals),
+        "limited_requests": sum(each.limited_requests for each in totals),
         "broken_tokens": _tokens(at_least(each.broken_spend.usage for each in totals)),
+        "cost_without_cache_usd": _sum_of(each.spend.cost_without_cache_usd for each in totals),
         "unmeasured_requests": sum(each.unmeasured_requests for each in totals),
         "other_models": sorted({name for each in totals for name in each.other_models}),
         "provider_ms": round(sum(each.provider_ms for each in totals), 3),
+        "backed_off_ms": round(sum(each.backed_off_ms for each in totals), 3),
         "waited_ms": round(sum(s.closed.waited_ms for s in sessions if s.closed is not None), 3),
         "egress_refused": [what for s in sessions if s.closed is not None for what in s.closed.egress_refused],
         "ledgers": [s.closed.ledger_sha256 for s in sessions if s.closed is not None],

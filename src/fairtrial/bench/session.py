@@ -1,18 +1,19 @@
 """One session: an agent in a sandbox, behind the relay, with the gateway as its only way out."""
 
 import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from fairtrial.agents.sessions import CONFIG_ROOT
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, workspace_bind
+from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
 from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.gateway.policy import Limits, UnnamedModel
 from fairtrial.host.clock import utc_now
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
@@ -30,7 +31,6 @@ RELAY: Final = "/opt/relay.py"
 SOCKET_ROOT: Final = "/run/model"
 RELAY_GRACE_S: Final = 10.0
 START_UP_S: Final = 30.0
-LONGEST_LINE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class SessionOrder:
         patch: What the reference agent applies.
         cheat: Shell script that runs instead of the agent, or None.
         directory: Where transcript and wire log go.
+        limits: What is left of the trial's budget.
     """
 
     spec: BenchSpec
@@ -54,6 +55,7 @@ class SessionOrder:
     patch: bytes
     cheat: bytes | None
     directory: Path
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def timeout_s(self) -> float:
@@ -114,7 +116,10 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         dialects=(dialect,),
         upstream=spec.source.upstream,
         script=spec.source.script,
+        unnamed_model=UnnamedModel(spec.bench.arm.unnamed_models),
+        limits=order.limits,
         grants=spec.bench.arm.grants,
+        include_usage=spec.bench.arm.include_usage,
         markers=(order.marker,) if agent.agent.skills is SkillProof.FILE else (),
         owner_uid=node.slot.uid,
     )
@@ -226,8 +231,8 @@ def _finish(
     problem = None
     try:
         with raw.open("rb") as lines:
-            report = agent.agent.read_report(lines) if order.cheat is None else None
-        _write_transcript(raw, order.directory / name, Redactor([token] if token else []))
+            report = agent.agent.read_report(lines_of(lines)) if order.cheat is None else None
+        write_transcript(raw, order.directory / name, Redactor([token] if token else []))
     except OSError as failure:
         report, problem = None, f"{name}: {failure.strerror}"
     finally:
@@ -250,21 +255,3 @@ def _finish(
         out_of_time=result.elapsed_ms >= order.timeout_s * 1000,
         environment=seen,
     )
-
-
-def _write_transcript(raw: Path, path: Path, redactor: Redactor) -> None:
-    """Keep what was printed: events re-serialised with sorted keys, anything else as text; all of it redacted."""
-    with raw.open("rb") as source, path.open("xb") as target:
-        for line in iter(lambda: source.readline(LONGEST_LINE_BYTES), b""):
-            target.write(redactor.redact(_event(line)) + b"\n")
-    path.chmod(0o644)
-
-
-def _event(line: bytes) -> bytes:
-    try:
-        value: object = json.loads(line)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        value = {"unparsed": line.decode("utf-8", "backslashreplace").rstrip("\n")}
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

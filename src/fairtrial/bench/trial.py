@@ -9,6 +9,8 @@ from typing import Final
 
 from fairtrial.bench.arms import fill_prompt
 from fairtrial.bench.blobs import BlobLostError
+from fairtrial.bench.budget import budget_left
+from fairtrial.bench.candidate_tree import prepare_arm
 from fairtrial.bench.judge import Judgement, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
 from fairtrial.bench.proof import prove_skill
@@ -95,7 +97,8 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     task = spec.bench.task
     room, storage = node.room(task.limits)
     with ExitStack() as stack:
-        layer = stack.enter_context(open_layer(prepared.base, slot=node.slot, room=room, storage=storage))
+        start = prepare_arm(node, task, spec.bench.arm)
+        layer = stack.enter_context(open_layer(start.base, slot=node.slot, room=room, storage=storage))
         work = _work(node, spec, directory, prepared, agent, layer)
         left_over = _clean_up(stack)
     row = identity_of(spec) | session_fields(work.sessions, agent) | _change_fields(node, work, prepared, directory)
@@ -105,7 +108,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "sanitized_task_sha": prepared.template.commit,
         "source_tree": prepared.template.source_tree,
         "sanitized_tree": prepared.template.tree_id,
-        "variant_head_sha": prepared.template.commit,
+        "variant_head_sha": start.head,
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
         "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
@@ -147,6 +150,7 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
             patch=node.blobs.read(bench.patch) if bench.patch else b"",
             cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
             directory=directory,
+            limits=budget_left(bench.arm.budget, work.sessions),
         )
         session = run_session(node, order, layer, agent)
         work.sessions.append(session)
@@ -227,7 +231,7 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path)
     left_out = [artifact.rpartition("/")[0] or artifact for artifact in work.artifacts.values()]
     churn = measure_churn(change, template, slot=node.slot, exclude=[*left_out, SKILLS])
     if churn.patch:
-        write_durably(directory / PATCH, churn.patch, mode=0o644)
+        write_durably(directory / PATCH, Redactor().redact(churn.patch), mode=0o644)
     return {
         "diff_files": churn.files,
         "diff_insertions": churn.insertions,

@@ -8,7 +8,7 @@ from fairtrial.cli.output import print_json
 from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
 from fairtrial.host.signals import stop_requests
-from fairtrial.promote.apply import apply_promotion, require_promotable
+from fairtrial.promote.apply import Use, apply_promotion, require_promotable
 from fairtrial.promote.recovery import recover
 from fairtrial.promote.transaction import Step
 from fairtrial.store.layout import open_results
@@ -28,9 +28,12 @@ class _StopError(BaseException):
     help="Top of the work tree that is changed; the current directory when left out.",
 )
 @click.option("--check", is_flag=True, help="Say whether it may be applied, and change nothing.")
+@click.option("--rehearsal", is_flag=True, help="Apply a rehearsal's promotion, to a project that you can lose.")
 @click.option("--recover", "is_recovery", is_flag=True, help="Clean up in --project what a broken-off apply left.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def command(*, directory: Path | None, project: Path | None, check: bool, is_recovery: bool, as_json: bool) -> int:
+def command(
+    *, directory: Path | None, project: Path | None, check: bool, rehearsal: bool, is_recovery: bool, as_json: bool
+) -> int:
     """Put the promoted candidate of DIRECTORY into the work tree of --project: every file or none.
 
     Everything is checked again first: the seal, the promotion, each decision from its rows, and that the project still
@@ -42,12 +45,13 @@ def command(*, directory: Path | None, project: Path | None, check: bool, is_rec
     if (directory is None) != is_recovery:
         raise UsageError("name a results directory to apply, or --recover to clean up, and not both")
     tree = (project or Path()).absolute()
+    use = Use.REHEARSAL if rehearsal else Use.REAL
     replaced: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     if directory is None:
         done = recover(tree)
     elif check:
-        require_promotable(open_results(directory), now=utc_now())
+        require_promotable(open_results(directory), now=utc_now(), use=use)
     else:
         with stop_requests() as stop:
 
@@ -56,7 +60,7 @@ def command(*, directory: Path | None, project: Path | None, check: bool, is_rec
                     raise _StopError
 
             try:
-                replaced = apply_promotion(open_results(directory), tree, now=utc_now(), watch=watch)
+                replaced = apply_promotion(open_results(directory), tree, now=utc_now(), watch=watch, use=use)
             except _StopError:
                 click.echo("fairtrial: stopped; everything is as it was", err=True)
                 return 128 + (stop.signal_number or 0)

@@ -8,6 +8,7 @@ import click
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.task_file import check_model_name
 from fairtrial.cli.finish import finish_bench
+from fairtrial.cli.gating import policy_options
 from fairtrial.cli.options import WordsCommand, existing, path_option, skill_directories, split_names
 from fairtrial.cli.output import print_json
 from fairtrial.cli.progress import Progress
@@ -16,10 +17,12 @@ from fairtrial.config.names import require_known
 from fairtrial.errors import UsageError
 from fairtrial.evidence.gate import METRICS
 from fairtrial.model.sandbox import Limit
-from fairtrial.sweep.bench_plan import BenchOptions
+from fairtrial.promote.promoter import Gate
+from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
 from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
 from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.sweep.scratch import scratch_base
+from fairtrial.workspace.skill_layout import DEFAULT_LAYOUT, read_layout
 
 __all__ = ["command"]
 
@@ -38,7 +41,17 @@ SEED = 20260908
 @click.option("--model", required=True, help="The model, by a name that always means the same.")
 @click.option("--agent", default="claude-code", show_default=True, help="The agent (see `fairtrial plugins`).")
 @click.option("--effort", help="How hard the model shall think, in the agent's word.")
-@click.option("--metric", default="cost_usd", show_default=True, help="What arms are compared by.")
+@policy_options
+@path_option("--candidate-overlay", "Directory of a candidate's skills; --arms then names pairs of arms.")
+@click.option(
+    "--skill-layout",
+    default=DEFAULT_LAYOUT,
+    show_default=True,
+    help="Where the project keeps skills: a shipped layout, or a YAML file.",
+)
+@path_option("--project", "Top of the project whose skills the candidate changes [default: the current directory].")
+@click.option("--proposer-model", metavar="MODEL", help="The model that wrote the candidate [default: a person did].")
+@click.option("--rehearsal", is_flag=True, help="Let a --script play the model: the promotion then is a rehearsal.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at the same time.")
 @path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
@@ -51,6 +64,13 @@ SEED = 20260908
     default=5,
     show_default=True,
     help="Stop after so many endings in a row that an outage causes; 0 = never.",
+)
+@click.option(
+    "--provider-wait",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds to stand still for a provider that is down before the sweep ends.",
 )
 @click.option("--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced.")
 @path_option("--script", "A scripted model that stands for the provider.")
@@ -72,6 +92,14 @@ def command(
     agent: str,
     effort: str | None,
     metric: str,
+    min_runs: int,
+    min_improvement_pct: float,
+    max_task_regression_pct: float,
+    candidate_overlay: Path | None,
+    skill_layout: str,
+    project: Path | None,
+    proposer_model: str | None,
+    rehearsal: bool,
     timeout: float,
     workers: int,
     out: Path | None,
@@ -79,6 +107,7 @@ def command(
     seed: int,
     include_expensive: bool,
     outage_streak: int,
+    provider_wait: float,
     allow_unenforced: tuple[str, ...],
     script: Path | None,
     base_url: str | None,
@@ -92,6 +121,9 @@ def command(
 
     Every arm of a block works on the same task in a contained, history-free tree; what it changed is judged on a tree
     that we build.
+
+    With --candidate-overlay each arm runs beside its candidate form (`--arms workflow candidate_workflow`), and
+    promotion.json says whether the candidate is to replace what the project holds; `fairtrial apply` does it.
     """
     if not math.isfinite(timeout) or timeout <= 0:
         raise UsageError(f"--timeout: {timeout} is no number of seconds")
@@ -100,6 +132,25 @@ def command(
     except ValueError as problem:
         raise UsageError(f"--model: {problem}") from problem
     limits = [each.value for each in Limit]
+    candidate = None
+    if candidate_overlay is not None:
+        candidate = CandidateOptions(
+            overlay=str(candidate_overlay.absolute()),
+            layout=read_layout(skill_layout),
+            project=str((project or Path()).absolute()),
+            min_runs=min_runs,
+            min_improvement_pct=min_improvement_pct,
+            max_task_regression_pct=max_task_regression_pct,
+            proposer_model=proposer_model,
+            rehearsal=rehearsal,
+        )
+    elif project is not None or proposer_model is not None or rehearsal or skill_layout != DEFAULT_LAYOUT:
+        raise UsageError(
+            "--skill-layout, --project, --proposer-model and --rehearsal are about a candidate: name one by"
+            " --candidate-overlay"
+        )
+    if rehearsal and script is None:
+        raise UsageError("--rehearsal is for a scripted model: give --script, or measure in earnest without it")
     options = BenchOptions(
         tasks=str(tasks.absolute()),
         only=() if only is None else split_names(only, "--only"),
@@ -121,6 +172,7 @@ def command(
         script=existing(script),
         base_url=base_url,
         key_env=key_env,
+        candidate=candidate,
     )
     if dry_run:
         return _print_plan(options, scratch, as_json=as_json)
@@ -133,14 +185,18 @@ def command(
             report=write_reports,
             say=progress.say,
             watch=progress.watch,
+            provider_wait_s=provider_wait,
         )
-        begun = begin_bench(options, how, n_workers=workers)
+        begun = begin_bench(options, how, n_workers=workers, promoter=Gate())
     return finish_bench(begun, as_json=as_json)
 
 
 def _print_plan(options: BenchOptions, scratch: Path | None, *, as_json: bool) -> int:
     with private_blobs(scratch_base(scratch)) as blobs:
-        plan = open_inputs(options, BlobStore(blobs.root), commits={}).plan
+        inputs = open_inputs(options, BlobStore(blobs.root), commits={})
+        if inputs.candidate is not None:
+            Gate().bind(inputs)
+        plan = inputs.plan
     if as_json:
         entries = [{"plan_index": trial.plan_index, "key": trial.key, "block": trial.block} for trial in plan]
         print_json({"schema": "plan/1", "plan": entries})

@@ -11,6 +11,8 @@ from fairtrial.evidence.bench import BenchSummary, broken_incumbents
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.evidence.loop_report import LoopSummary
 from fairtrial.evidence.loop_runs import RunEnding
+from fairtrial.promote.promotion import read_promotion
+from fairtrial.promote.summary import describe_promotion, print_promotion
 from fairtrial.sweep.loop_sweep import Begun
 
 __all__ = ["NOT_ENOUGH", "THE_ANSWER_IS_NO", "bench_exit_code", "exit_code", "finish", "finish_bench"]
@@ -43,11 +45,16 @@ def finish_bench(begun: Begun, *, as_json: bool) -> int:
 
 def _tell(begun: Begun, report: Report, code: int, *, as_json: bool) -> int:
     where = str(begun.results.root)
+    promotion = read_promotion(begun.results) if begun.results.promotion_json.exists() else None
     if as_json:
-        ending = {"results": where, "seal": begun.seal, "exit_code": code}
+        ending: dict[str, object] = {"results": where, "seal": begun.seal, "exit_code": code}
+        if promotion is not None:
+            ending["promotion"] = describe_promotion(promotion)
         print_json(report.as_json(sealed=begun.seal is not None) | ending)
         return code
     report.print_to(result_console())
+    if promotion is not None:
+        print_promotion(promotion, result_console())
     click.echo(f"results: {where}")
     if begun.scratch is not None:
         click.echo(f"workspaces: {begun.scratch}")

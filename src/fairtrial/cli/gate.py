@@ -29,6 +29,7 @@ __all__ = ["command"]
     show_default=True,
     help="Resamples for the rate of false promotion.",
 )
+@click.option("--rehearsal", is_flag=True, help="Judge as if a model had written what a script did; says so.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(
     *,
@@ -42,6 +43,7 @@ def command(
     max_task_regression_pct: float,
     seed: int,
     resamples: int,
+    rehearsal: bool,
     as_json: bool,
 ) -> int:
     """Decide whether --candidate replaces --incumbent, from PATH: a results directory, or a bare JSONL of rows.
@@ -59,7 +61,7 @@ def command(
         max_task_regression_pct=max_task_regression_pct,
     )
     read, results, n_uncounted = open_evidence(path)
-    admission = admission_of(results, n_uncounted, now=utc_now())
+    admission = admission_of(results, n_uncounted, now=utc_now(), rehearsal=rehearsal)
     report = judge_candidate(read, policy, admission, seed=seed, n_resamples=resamples)
     if as_json:
         print_json(gate_json(report))

@@ -76,9 +76,9 @@ def open_evidence(path: Path) -> tuple[ReadRows, Results | None, int | None]:
     return (lambda: read_rows(journal, sweep_id=name)), results if found.sealed else None, n_uncounted
 
 
-def admission_of(results: Results | None, n_uncounted: int | None, *, now: datetime) -> Admission:
+def admission_of(results: Results | None, n_uncounted: int | None, *, now: datetime, rehearsal: bool) -> Admission:
     """What `admit` must know beside the rows."""
-    return Admission(sealed=results is not None, n_uncounted=n_uncounted, now=now)
+    return Admission(sealed=results is not None, n_uncounted=n_uncounted, now=now, rehearsal=rehearsal)
 
 
 def gate_exit_code(report: Verdict, *, n_uncounted: int | None) -> int:

@@ -1,11 +1,11 @@
-"""The command group, and the one place where an error becomes a line and an exit code."""
+"""The command group, and the one place where an error becomes a line and an exit code.
+
+The help page needs click and nothing else: what only a command or an error needs is imported there.
+"""
 
 import importlib
-import json
-import logging
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,7 +13,6 @@ import click
 from typing_extensions import override
 
 from fairtrial import __version__
-from fairtrial.config.names import require_known
 from fairtrial.errors import FairtrialError
 
 __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
@@ -33,6 +32,7 @@ COMMANDS: Final = {
     "trial": "Run one trial from a spec file (what an engine sends to a worker).",
 }
 HIDDEN: Final = ("gateway", "worker")
+WIDEST_HELP: Final = 80
 OUR_BUG: Final = 70
 INTERRUPTED: Final = 130
 
@@ -48,6 +48,8 @@ class LazyGroup(click.Group):
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name."""
+        from fairtrial.config.names import require_known  # noqa: PLC0415 - see above
+
         if cmd_name not in HIDDEN:
             require_known(cmd_name, COMMANDS, what="command", where="fairtrial")
         module = importlib.import_module(f"fairtrial.cli.{cmd_name}")
@@ -74,6 +76,8 @@ def group(*, quiet: bool, verbose: bool, color: str) -> None:
     Exit codes: 0 done or yes, 1 the answer is no, 2 usage, 3 the host cannot, 4 integrity, 5 not enough evidence, 70
     our bug, 128 + signal after a clean stop.
     """
+    import logging  # noqa: PLC0415 - see above
+
     level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, format="fairtrial: %(message)s", stream=sys.stderr, force=True)
     if color == "never":
@@ -85,7 +89,7 @@ def group(*, quiet: bool, verbose: bool, color: str) -> None:
 def run(argv: Sequence[str]) -> int:
     """Run one command line; returns the exit code."""
     try:
-        code = group.main(args=list(argv), prog_name="fairtrial", standalone_mode=False)
+        code = group.main(args=list(argv), prog_name="fairtrial", standalone_mode=False, terminal_width=_help_columns())
     except click.exceptions.Exit as exit_request:
         return exit_request.exit_code
     except click.exceptions.NoArgsIsHelpError as help_request:
@@ -102,15 +106,28 @@ def run(argv: Sequence[str]) -> int:
         return 128 + 13
     except Exception as bug:  # noqa: BLE001 - the top: no traceback reaches a user unless asked for
         if "-v" in argv or "--verbose" in argv:
+            import traceback  # noqa: PLC0415 - see above
+
             traceback.print_exc()
         return _fail(argv, OUR_BUG, f"a bug of ours: {type(bug).__name__}: {bug}; run again with -v and report it")
     return code if isinstance(code, int) else 0
+
+
+def _help_columns() -> int:
+    """Columns of a help page, as click chooses them; it would import `shutil` to ask."""
+    try:
+        columns = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
+    except (OSError, ValueError):
+        columns = WIDEST_HELP
+    return max(min(columns, WIDEST_HELP) - 2, 50)
 
 
 def _fail(argv: Sequence[str], code: int, message: str) -> int:
     line = "; ".join(" ".join(part.split()) for part in message.splitlines())
     click.echo(f"fairtrial: error: {line}", err=True)
     if "--json" in argv:
+        import json  # noqa: PLC0415 - see above
+
         click.echo(json.dumps({"schema": "error/1", "exit_code": code, "message": line}))
     return code
 

@@ -7,6 +7,7 @@ import click
 from fairtrial.cli.finish import finish, finish_bench
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
+from fairtrial.promote.promoter import Gate
 from fairtrial.store.layout import open_results
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_sweep import resume_bench
@@ -29,9 +30,23 @@ __all__ = ["command"]
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at once (agent lane)."
 )
+@click.option(
+    "--provider-wait",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds to stand still for a provider that is down before the sweep ends (agent lane).",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(
-    *, directory: Path, scratch: Path | None, keep_workspaces: bool, lock_wait: float, workers: int, as_json: bool
+    *,
+    directory: Path,
+    scratch: Path | None,
+    keep_workspaces: bool,
+    lock_wait: float,
+    workers: int,
+    provider_wait: float,
+    as_json: bool,
 ) -> int:
     """Finish the sweep in DIRECTORY.
 
@@ -49,6 +64,9 @@ def command(
             report=write_reports,
             say=progress.say,
             watch=progress.watch,
+            provider_wait_s=provider_wait,
         )
-        begun = resume_bench(results, how, n_workers=workers) if is_bench else resume_loop(results, how)
+        begun = (
+            resume_bench(results, how, n_workers=workers, promoter=Gate()) if is_bench else resume_loop(results, how)
+        )
     return finish_bench(begun, as_json=as_json) if is_bench else finish(begun, as_json=as_json)

@@ -1,8 +1,9 @@
 """Whether rows may be used to replace an arm: where they come from, not what they say.
 
 `decide` believes its numbers. This module says why they may not be believed, or not be compared: nobody sealed them,
-something could reach out of its sandbox, two models took part. A reason here never changes the decision; it makes it
-useless. A field that a row lacks is a reason like a wrong one.
+something could reach out of its sandbox, two models took part, a script played the model, nobody saw the task's oracle
+fail what it must. A reason here never changes the decision; it makes it useless. A field that a row lacks is a reason
+like a wrong one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ MAX_AGE_DAYS: Final = 90
 CLOCK_SKEW: Final = timedelta(minutes=5)
 REQUIRED_LIMITS: Final = ("processes", "memory", "cpu", "disk", "inodes", "files", "output", "wall")
 UNCONTAINED: Final = "none"
+CONTROLS_HELD: Final = "held"
+PROVEN_ISOLATION: Final = "shared"
 MAX_SHOWN: Final = 4
 SAME_EVERYWHERE: Final = ("agent", "agent_version", "effort", "scripted_model", "sandbox_backend", "source")
 SAME_IN_A_TASK: Final = (
@@ -45,7 +48,10 @@ class ReasonKind(StrEnum):
     NO_ROWS = "no-rows"
     UNCONTAINED = "uncontained"
     UNENFORCED_LIMIT = "unenforced-limit"
+    UNPROVEN_ISOLATION = "unproven-isolation"
     UNMETERED = "unmetered"
+    SCRIPTED = "scripted"
+    UNCONTROLLED = "uncontrolled"
     OTHER_MODEL = "other-model"
     MIXED_AGENT = "mixed-agent"
     MIXED_SANDBOX = "mixed-sandbox"
@@ -93,12 +99,14 @@ class Admission:
         n_uncounted: Planned trials without a counting attempt; None for a bare file, which has no plan.
         now: The present moment.
         max_age_days: Days after which a row is too old.
+        rehearsal: Rows for which a script played the model may be used, to try the machinery out; see decision 0008.
     """
 
     sealed: bool
     n_uncounted: int | None
     now: datetime
     max_age_days: int = MAX_AGE_DAYS
+    rehearsal: bool = False
 
 
 @dataclass(slots=True)
@@ -161,14 +169,8 @@ def admit(rows: Iterable[Row], policy: GatePolicy, admission: Admission) -> tupl
 def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
     fold.n_rows += 1
     policy = fold.policy
-    if row.get("sandboxed") is not True or row.get("sandbox_backend") in (None, UNCONTAINED):
-        fold.count(ReasonKind.UNCONTAINED, "not run in a sandbox")
-    enforced = row.get("limits_enforced")
-    for limit in REQUIRED_LIMITS:
-        if not isinstance(enforced, dict) or limit not in enforced:
-            fold.count(ReasonKind.UNENFORCED_LIMIT, f"without an enforced limit of {limit}")
-    if row.get("usage_source") != "wire":
-        fold.count(ReasonKind.UNMETERED, "not metered on the wire")
+    _look_at_its_containment(row, fold)
+    _look_at_its_truth(row, fold, admission)
     if row.get("model") != policy.model:
         fold.count(ReasonKind.OTHER_MODEL, f"of model {row.get('model')!r:.80}, not {policy.model!r:.80}")
     if row.get("benchmark_model", row.get("model")) != row.get("model"):
@@ -187,6 +189,31 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
     for name in SAME_IN_AN_ARM:
         fold.note(f"arm {row.get('arm')}", name, row)
     _look_at_its_age(row, fold, admission)
+
+
+def _look_at_its_containment(row: Row, fold: _Fold) -> None:
+    if row.get("sandboxed") is not True or row.get("sandbox_backend") in (None, UNCONTAINED):
+        fold.count(ReasonKind.UNCONTAINED, "not run in a sandbox")
+    enforced = row.get("limits_enforced")
+    for limit in REQUIRED_LIMITS:
+        if not isinstance(enforced, dict) or limit not in enforced:
+            fold.count(ReasonKind.UNENFORCED_LIMIT, f"without an enforced limit of {limit}")
+
+
+def _look_at_its_truth(row: Row, fold: _Fold, admission: Admission) -> None:
+    if row.get("isolation") != PROVEN_ISOLATION:
+        shown = row.get("isolation")
+        fold.count(ReasonKind.UNPROVEN_ISOLATION, f"judged with isolation {shown!r:.80}, for which nobody vouches yet")
+    if row.get("usage_source") != "wire":
+        fold.count(ReasonKind.UNMETERED, "not metered on the wire")
+    if not admission.rehearsal and row.get("scripted_model") is not False:
+        fold.count(ReasonKind.SCRIPTED, "not known to be a model's: a script may have played its part")
+    if row.get("controls") != CONTROLS_HELD:
+        shown = row.get("controls")
+        fold.count(
+            ReasonKind.UNCONTROLLED,
+            f"of task {row.get('task')!r:.80}, whose controls are {shown!r:.80}; run `fairtrial check`, then measure",
+        )
 
 
 def _look_at_its_age(row: Row, fold: _Fold, admission: Admission) -> None:

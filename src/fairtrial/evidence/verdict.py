@@ -24,6 +24,7 @@ class Verdict:
         inadmissible: Reasons why the rows may not be used.
         false_promotion: How often this policy promotes the incumbent itself.
         sealed: The rows come from a directory that an audit found intact and sealed.
+        rehearsal: A script may have played the model.
     """
 
     policy: GatePolicy
@@ -33,6 +34,7 @@ class Verdict:
     inadmissible: tuple[Reason, ...]
     false_promotion: FalsePromotion
     sealed: bool
+    rehearsal: bool
 
     @property
     def promotable(self) -> bool:
@@ -81,4 +83,5 @@ def judge_candidate(
         inadmissible=admit(read(), policy, admission),
         false_promotion=estimate_false_promotion(runs, policy, seed=seed, n_resamples=n_resamples),
         sealed=admission.sealed,
+        rehearsal=admission.rehearsal,
     )

@@ -47,6 +47,7 @@ class AnthropicMessages:
     """The Messages API."""
 
     name: ClassVar[str] = "anthropic-messages"
+    models_path: ClassVar[str] = "/v1/models"
     passed_headers: ClassVar[frozenset[str]] = frozenset(
         ("accept", "content-type", "user-agent", "anthropic-version", "anthropic-beta", "x-app", "x-stainless-*")
     )

@@ -12,7 +12,6 @@ from fairtrial.gateway.dialect import Call, ErrorKind, JsonObject, Rendered, Scr
 from fairtrial.gateway.fields import as_object, count_in, object_in, objects_in, render_compact, text_in
 from fairtrial.gateway.http import render_event, render_json, render_stream, text_pieces
 from fairtrial.gateway.meter import Found, OpenCall
-from fairtrial.gateway.sse import SseEvent
 from fairtrial.model.usage import TokenUsage, sum_usage
 
 __all__ = ["AnthropicReader", "error_object", "render_error_event", "render_reply"]
@@ -45,9 +44,8 @@ class AnthropicReader:
         self.found = Found()
         self._usage: JsonObject = {}
 
-    def take_event(self, event: SseEvent, value: JsonObject) -> None:
-        """Read one event; its type stands in its data, its name is not needed."""
-        del event
+    def take_event(self, value: JsonObject) -> None:
+        """Read one event; its type stands in its data."""
         found = self.found
         match value.get("type"):
             case "content_block_delta":

@@ -49,6 +49,7 @@ class ProviderState(StrEnum):
     UP = "up"
     LIMITED = "limited"
     DOWN = "down"
+    RETURNING = "returning"  # reached again, but no request has been answered yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +137,9 @@ class Totals:
         spend: Of all replies that were whole.
         broken_spend: Of broken replies, as far as they were seen: a lower bound. It is not in `spend`.
         by_model: `spend` by the model that served.
+        by_ending: How the requests that were passed on ended, by `ledger.Ending`.
+        limited_requests: Replies 429 and 529.
+        backed_off_ms: Milliseconds that the client let conversations rest after a try that the provider failed, summed.
         by_agent: `spend` by main loop ("main") or subagent ("subagent"), as the client claims.
         unmeasured_requests: Passed on, answered with success, and without usage.
         request_bytes: Body bytes of requests passed on.
@@ -152,6 +156,9 @@ class Totals:
     broken_spend: Spend
     by_model: Mapping[str, Spend]
     by_agent: Mapping[str, Spend]
+    by_ending: Mapping[str, int]
+    limited_requests: int
+    backed_off_ms: float
     unmeasured_requests: int
     request_bytes: int
     reply_bytes: int
@@ -190,7 +197,7 @@ class TrialClosed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusAsked:
-    """How is the gateway, and how are its upstreams?"""
+    """How is the gateway, and how are its upstreams? Has one that is down probed, when it is time to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +206,7 @@ class ProviderStatus:
 
     Attributes:
         upstream: Its name.
-        state: DOWN asks the sweep to start no trial.
+        state: DOWN asks the sweep to start no trial, RETURNING to let one at a time try.
         reason: What it last failed with; None while it is up.
         retry_in_s: Seconds until the gateway tries it again; 0 while it is up.
         n_limited: Replies 429 and 529 so far.

@@ -348,9 +348,11 @@ class Dialect(Protocol):
         name: Its name in records: `anthropic-messages`, `openai-chat`, `openai-responses`, `gemini`.
         passed_headers: Names (lower case) of request headers that go upstream as the client sent them; a name that ends
             in `*` stands for all that begin so. No other header of the client goes there.
+        models_path: Where its list of models is, by which a provider is probed.
     """
 
     name: ClassVar[str]
+    models_path: ClassVar[str]
     passed_headers: ClassVar[frozenset[str]]
 
     def route(self, method: str, target: str) -> Route | None:

@@ -2,13 +2,13 @@
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Rendered, ReplyReading, Route
 from fairtrial.gateway.egress import BadRequestError, check_request, read_body, refusal_text, require_plain_head
 from fairtrial.gateway.ledger import Ending, SeenCall, SeenResult
-from fairtrial.gateway.pace import Heard
+from fairtrial.gateway.pace import Heard, News, read_status
 from fairtrial.gateway.policy import ModelDecision, compare_models, decide_model
 from fairtrial.gateway.sink import CutError, Sink
 from fairtrial.gateway.source import Answer, Decoder, Outgoing
@@ -24,7 +24,6 @@ __all__ = ["Exchange"]
 
 _MAX_ERROR_BYTES: Final = 1 << 20
 _MAX_INPUT_CHARACTERS: Final = 2000
-_LIMITED: Final = frozenset({429, 529})
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: an answer
@@ -45,21 +44,6 @@ class _Refused(Exception):  # noqa: N818 - not an error: an answer
         self.status = status
         self.kind = kind
         self.refused = refused
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
-    """What the provider's pace is to be told.
-
-    Attributes:
-        what: What the request told.
-        reason: Why, for people.
-        retry_after_s: What the provider asked for.
-    """
-
-    what: Heard
-    reason: str | None = None
-    retry_after_s: float | None = None
 
 
 class Exchange:
@@ -240,6 +224,7 @@ class Exchange:
         )
         row.n_tools, row.n_turns = len(call.tools), len(call.turns)
         row.attempt = trial.attempt_of(call.digest)
+        row.backed_off_ms = round(trial.backed_off_s(call.digest, self._begun_s) * 1000, 3)
         refusals = check_request(dialect, route, body, grants=trial.opening.grants)
         if refusals:
             refused = tuple(f"{each.grant} {each.path}" for each in refusals)
@@ -262,7 +247,7 @@ class Exchange:
         """
         trial, row = self._trial, self.row
         row.waited_ms = await trial.wait_for_place()
-        told = _Heard(what=Heard.NOTHING)
+        told = News(what=Heard.NOTHING)
         try:
             if (exhausted := trial.exhausted_budget()) is not None:
                 raise _Refused(
@@ -273,13 +258,15 @@ class Exchange:
                     refused=(exhausted.kind.value,),
                 )
             if rule is not None and rule.fault.kind is FaultKind.STATUS:
-                told = await self._answer_as_planned(outgoing.dialect, rule)
+                heard = await self._answer_as_planned(outgoing.dialect, rule)
+                # A fault that a trial planned says nothing of its provider; a script's does where that names one.
+                told = told if rule in trial.faults else heard
             else:
                 told = await self._ask(outgoing)
         finally:
-            trial.give_place_back(told.what, reason=told.reason, retry_after_s=told.retry_after_s)
+            trial.give_place_back(told)
 
-    async def _answer_as_planned(self, dialect: Dialect, rule: PlannedFault) -> _Heard:
+    async def _answer_as_planned(self, dialect: Dialect, rule: PlannedFault) -> News:
         """Play a provider that answers with an error."""
         status, retry_after_s = rule.fault.parameter or 503, rule.fault.retry_after_s
         self.row.status, self.row.ending, self.row.detail = status, Ending.ERROR_STATUS, "planned fault: status"
@@ -288,9 +275,9 @@ class Exchange:
         extra = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
         await self._send(replace(rendered, headers={**rendered.headers, **extra}))
         self._sink.fire()
-        return _heard_of(status, str(retry_after_s or ""))
+        return read_status(status, str(retry_after_s or ""))
 
-    async def _ask(self, outgoing: Outgoing) -> _Heard:
+    async def _ask(self, outgoing: Outgoing) -> News:
         """Ask whoever answers and pass the reply on."""
         trial, row = self._trial, self.row
         trial.begin(row)
@@ -310,24 +297,26 @@ class Exchange:
         except CutError:
             self._break_by_plan("the reply was cut")
         except UpstreamBrokenError as error:
+            if row.status is None and outgoing.cut_bytes is None:
+                trial.record(outgoing.call, None, ReplyReading(usage=None))
             return await self._report_broken(outgoing, str(error))
         finally:
             row.provider_ms = self._since_ms(sent_s)
-        return _heard_of(row.status or 0, retry_after)
+        return read_status(row.status or 0, retry_after)
 
-    async def _report_broken(self, outgoing: Outgoing, detail: str) -> _Heard:
+    async def _report_broken(self, outgoing: Outgoing, detail: str) -> News:
         row = self.row
         row.ending, row.detail = Ending.BROKEN, detail
         if outgoing.cut_bytes is not None:
             self._break_by_plan("the request was cut")
             self._incoming.break_off()
-            return _Heard(what=Heard.NOTHING)
+            return News(what=Heard.NOTHING)
         if self._incoming.answered:
             self._incoming.break_off()
         else:
             message = f"the provider cannot be reached: {detail}"
             await self._send(outgoing.dialect.render_error(502, ErrorKind.PROVIDER, message))
-        return _Heard(what=Heard.FAILED, reason=detail)
+        return News(what=Heard.FAILED, reason=detail)
 
     async def _relay_error(self, answer: Answer) -> None:
         """Pass an error on, without what it may quote of our key."""
@@ -348,17 +337,20 @@ class Exchange:
         """Pass a reply on as it comes, and read along."""
         meter = outgoing.dialect.meter(answer.header("content-type"))
         decoder = Decoder(answer.header("content-encoding"))
-        ended = False
+        ended, client_left = False, True
         try:
             await self._sink.begin(answer.status, answer.fields, n_bytes=answer.n_bytes)
             async for data in answer.pieces:
                 meter.feed(decoder.decode(data))
                 await self._sink.send(data)
-            ended = True
+            ended, client_left = True, False
+        except UpstreamBrokenError:
+            client_left = False
+            raise
         finally:
             reading = meter.finish(body_ended=ended)
             self._note(reading, decoder, outgoing.call.route.ask, ended=ended)
-            self._trial.record(outgoing.call, answer.status, reading)
+            self._trial.record(outgoing.call, answer.status, reading, client_left=client_left)
         await self._sink.end()
         if self.row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
             self._break_by_plan("the reply was kept back")
@@ -411,13 +403,3 @@ def _kind_of(status: int) -> ErrorKind:
             return ErrorKind.TIMEOUT
         case _:
             return ErrorKind.PROVIDER if status >= 500 else ErrorKind.OTHER
-
-
-def _heard_of(status: int, retry_after: str) -> _Heard:
-    """What a status says about the provider. A Retry-After that is a date counts as none."""
-    retry_after_s = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
-    if status in _LIMITED or (status == 503 and retry_after_s is not None):
-        return _Heard(what=Heard.LIMITED, reason=f"status {status}", retry_after_s=retry_after_s)
-    if status >= 500:
-        return _Heard(what=Heard.FAILED, reason=f"status {status}", retry_after_s=retry_after_s)
-    return _Heard(what=Heard.SUCCESS if 200 <= status < 300 else Heard.NOTHING)

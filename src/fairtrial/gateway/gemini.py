@@ -44,6 +44,7 @@ class Gemini:
     """The generateContent API."""
 
     name: ClassVar[str] = "gemini"
+    models_path: ClassVar[str] = "/v1beta/models"
     passed_headers: ClassVar[frozenset[str]] = frozenset(("accept", "content-type", "user-agent", "x-goog-api-client"))
 
     def route(self, method: str, target: str) -> Route | None:

@@ -11,7 +11,6 @@ from fairtrial.gateway.dialect import Call, ErrorKind, JsonObject, Rendered, Scr
 from fairtrial.gateway.fields import as_object, count_in, object_in, objects_in, text_in
 from fairtrial.gateway.http import render_event, render_json, render_stream, text_pieces
 from fairtrial.gateway.meter import Found, OpenCall
-from fairtrial.gateway.sse import SseEvent
 from fairtrial.model.usage import TokenUsage
 
 __all__ = ["GeminiReader", "error_object", "render_reply"]
@@ -38,9 +37,8 @@ class GeminiReader:
         self.found = Found()
         self._usage: JsonObject | None = None
 
-    def take_event(self, event: SseEvent, value: JsonObject) -> None:
+    def take_event(self, value: JsonObject) -> None:
         """Read one chunk."""
-        del event
         found = self.found
         if "error" in value:
             error = object_in(value, "error")
@@ -67,7 +65,7 @@ class GeminiReader:
             if chunk is None or not {"candidates", "usageMetadata", "promptFeedback", "error"} & chunk.keys():
                 self.found.complain("the body is no generated content")
             else:
-                self.take_event(SseEvent("", b""), chunk)
+                self.take_event(chunk)
 
     def usage(self) -> TokenUsage | None:
         """The last account."""

@@ -39,8 +39,8 @@ def render_json(status: int, value: JsonObject | list[JsonObject], *, delay_s: f
 
 def render_event(value: JsonObject, *, name: str = "") -> bytes:
     """One event of a stream."""
-    head = f"event: {name}\n".encode() if name else b""
-    return head + b"data: " + render_compact(value) + b"\n\n"
+    head = f"event: {name}\ndata: ".encode() if name else b"data: "
+    return b"".join((head, render_compact(value), b"\n\n"))
 
 
 def render_stream(events: list[bytes], *, first_delay_s: float, piece_delay_s: float) -> Rendered:

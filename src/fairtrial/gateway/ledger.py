@@ -106,6 +106,7 @@ class WireRow:
         request_bytes: Bytes of the body as it came.
         reply_bytes: Bytes of the body as the client was sent it.
         waited_ms: Held back for the provider's sake.
+        backed_off_ms: How long the client let the conversation rest after a try that the provider failed.
         first_byte_ms: From sending to the reply's head; None without.
         provider_ms: From sending to the end.
         elapsed_ms: From the request's head to the end.
@@ -157,6 +158,7 @@ class WireRow:
     request_bytes: int = 0
     reply_bytes: int = 0
     waited_ms: float = 0.0
+    backed_off_ms: float = 0.0
     first_byte_ms: float | None = None
     provider_ms: float = 0.0
     elapsed_ms: float = 0.0

@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from fairtrial.gateway.dialect import JsonObject, ReplyError, ReplyReading, ToolCall
 from fairtrial.gateway.fields import as_object, parse_arguments
-from fairtrial.gateway.sse import SseEvent, SseReader
+from fairtrial.gateway.sse import SseReader
 from fairtrial.model.usage import TokenUsage
 
 __all__ = ["MAX_BODY_BYTES", "MAX_KEPT_CHARACTERS", "Found", "OpenCall", "Reader", "meter_for"]
@@ -104,7 +104,7 @@ class Reader(Protocol):
 
     found: Found
 
-    def take_event(self, event: SseEvent, value: JsonObject) -> None:
+    def take_event(self, value: JsonObject) -> None:
         """Read one event of a stream."""
         ...
 
@@ -147,15 +147,15 @@ class _StreamMeter:
             self._reader.found.complain(self._sse.problem)
         return _reading(self._reader, n_events=self._n_events)
 
-    def _take(self, event: SseEvent) -> None:
+    def _take(self, data: bytes) -> None:
         self._n_events += 1
         try:
-            value = as_object(from_json(event.data, cache_strings="keys"))
+            value = as_object(from_json(data, cache_strings="keys"))
         except ValueError:
             value = None
         if value is not None:
-            self._reader.take_event(event, value)
-        elif event.data.strip() == b"[DONE]":
+            self._reader.take_event(value)
+        elif data.strip() == b"[DONE]":
             self._reader.take_done()
         else:
             self._reader.found.complain("an event whose data is no JSON object")

@@ -41,6 +41,7 @@ class OpenAIChat:
     """The Chat Completions API."""
 
     name: ClassVar[str] = "openai-chat"
+    models_path: ClassVar[str] = "/v1/models"
     passed_headers: ClassVar[frozenset[str]] = PASSED_HEADERS
 
     def route(self, method: str, target: str) -> Route | None:

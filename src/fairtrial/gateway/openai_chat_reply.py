@@ -11,7 +11,6 @@ from fairtrial.gateway.fields import as_object, object_in, objects_in, render_co
 from fairtrial.gateway.http import render_event, render_json, render_stream, text_pieces
 from fairtrial.gateway.meter import Found, OpenCall
 from fairtrial.gateway.openai import read_split_usage, split_usage_object
-from fairtrial.gateway.sse import SseEvent
 from fairtrial.model.usage import TokenUsage
 
 __all__ = ["ChatReader", "render_reply"]
@@ -31,9 +30,8 @@ class ChatReader:
         self.found = Found()
         self._usage: JsonObject | None = None
 
-    def take_event(self, event: SseEvent, value: JsonObject) -> None:
+    def take_event(self, value: JsonObject) -> None:
         """Read one chunk."""
-        del event
         if not self._take_head(value):
             return
         for choice in objects_in(value, "choices"):

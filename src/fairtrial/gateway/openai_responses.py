@@ -42,6 +42,7 @@ class OpenAIResponses:
     """The Responses API."""
 
     name: ClassVar[str] = "openai-responses"
+    models_path: ClassVar[str] = "/v1/models"
     passed_headers: ClassVar[frozenset[str]] = PASSED_HEADERS
 
     def route(self, method: str, target: str) -> Route | None:

@@ -11,7 +11,6 @@ from fairtrial.gateway.fields import as_object, object_in, objects_in, parse_arg
 from fairtrial.gateway.http import render_event, render_json, render_stream, text_pieces
 from fairtrial.gateway.meter import Found, OpenCall
 from fairtrial.gateway.openai import error_object, read_split_usage, split_usage_object
-from fairtrial.gateway.sse import SseEvent
 from fairtrial.model.usage import TokenUsage
 
 __all__ = ["ResponsesReader", "read_call", "render_error_event", "render_reply"]
@@ -53,9 +52,8 @@ class ResponsesReader:
         self.found = Found()
         self._usage: JsonObject | None = None
 
-    def take_event(self, event: SseEvent, value: JsonObject) -> None:
-        """Read one event; its type stands in its data, its name is not needed."""
-        del event
+    def take_event(self, value: JsonObject) -> None:
+        """Read one event; its type stands in its data."""
         found = self.found
         match value.get("type"):
             case "response.output_text.delta":

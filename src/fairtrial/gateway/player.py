@@ -27,9 +27,9 @@ class ScriptPlayer:
         self._tries: Counter[str] = Counter()
 
     @property
-    def name(self) -> str:
-        """What its pace is kept under."""
-        return "script"
+    def name(self) -> str | None:
+        """What its pace is kept under, for all scripts that name the same provider; None where it names none."""
+        return None if self._script.provider is None else f"script:{self._script.provider}"
 
     @property
     def reads_conversation(self) -> bool:

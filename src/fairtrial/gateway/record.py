@@ -40,22 +40,26 @@ class RecordedExchange:
         call: The request.
         status: The status of its reply; None when there was none.
         reading: What the reply was seen to be.
+        client_left: The client, or a fault of ours, ended it, so nothing is known of how it would have ended.
     """
 
     call: Call
     status: int | None
     reading: ReplyReading
+    client_left: bool = False
 
 
 def script_of(exchanges: Sequence[RecordedExchange], *, redact: Callable[[str], str]) -> Script:
     """Put recorded exchanges together as a script.
 
     Conversations are told apart by their first message, by whether they are a subagent's and by whether tools are
-    offered. Turns keep the order of the conversation; a turn that failed with a status before it succeeded has that
-    fault; turns that never got a whole reply are left out.
+    offered. Turns keep the order of the conversation. What failed fails again when it is played: with its status (502
+    where there was no reply), or broken off behind as much as had been said. A turn that failed before it succeeded
+    fails as often; one that never succeeded holds what was seen of it and fails on every try. Where tries failed in
+    different ways, the first way stands for all.
 
     Raises:
-        ValueError: No exchange has a whole reply.
+        ValueError: No exchange has an end of its own.
     """
     groups: dict[tuple[bool, bool, str], list[RecordedExchange]] = {}
     for exchange in exchanges:
@@ -107,23 +111,32 @@ def _turns(exchanges: list[RecordedExchange], redact: Callable[[str], str]) -> l
         by_number.setdefault(number, []).append(exchange)
     turns: list[TurnScript] = []
     for number in sorted(by_number):
-        whole = next((each for each in by_number[number] if each.reading.is_complete), None)
-        if whole is not None:
-            turns.append(_turn(whole.reading, _fault(by_number[number]), redact))
+        tries = by_number[number]
+        whole = next((index for index, each in enumerate(tries) if each.reading.is_complete), len(tries))
+        failed = [each for each in tries[:whole] if not each.client_left]
+        if whole < len(tries):
+            reading = tries[whole].reading
+            turns.append(_turn(reading, _fault(failed, reading, times=len(failed)) if failed else None, redact))
+        elif failed:
+            reading = max((each.reading for each in failed), key=_n_said)
+            turns.append(_turn(reading, _fault(failed, reading, times=0), redact))
     return turns
 
 
-def _fault(tries: list[RecordedExchange]) -> FaultScript | None:
-    """The failures before the first success, when they were errors of one status."""
-    failed: list[int] = []
-    for each in tries:
-        if each.reading.is_complete:
-            break
-        if each.status is not None and each.status >= 400:
-            failed.append(each.status)
-    if not failed or len(set(failed)) > 1:
-        return None
-    return FaultScript(kind=FaultKind.STATUS, parameter=failed[0], times=len(failed))
+def _fault(failed: list[RecordedExchange], played: ReplyReading, *, times: int) -> FaultScript:
+    """The failure of a turn that plays a reading, as the first of its failures was."""
+    first = failed[0]
+    status = 502 if first.status is None else first.status
+    if status >= 400:
+        return FaultScript(kind=FaultKind.STATUS, parameter=status, times=times)
+    # A reply is longer than what it says, so this cuts it however the dialect writes it.
+    n_bytes = min(_n_said(first.reading), _n_said(played))
+    return FaultScript(kind=FaultKind.TRUNCATE_REPLY, parameter=n_bytes, times=times)
+
+
+def _n_said(reading: ReplyReading) -> int:
+    """How much of it is played again."""
+    return len(reading.text) + len(reading.thinking)
 
 
 def _turn(reading: ReplyReading, fault: FaultScript | None, redact: Callable[[str], str]) -> TurnScript:

@@ -294,11 +294,14 @@ class Script:
         schema: `script/1`.
         agents: Its agents; the first whose `match` holds answers.
         usage: What a turn says it cost when it does not say so itself; left out, nothing.
+        provider: The provider that its faults are the trouble of: they slow all trials down whose scripts name the same
+            one. Left out, a fault is a test of the agent and holds nobody back.
     """
 
     schema: Literal["script/1"]
     agents: tuple[AgentScript, ...]
     usage: UsageScript | None = None
+    provider: str | None = None
 
     def __post_init__(self) -> None:
         names = [agent.name for agent in self.agents]

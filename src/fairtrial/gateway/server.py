@@ -20,6 +20,7 @@ from fairtrial.gateway.control import (
     render_message,
 )
 from fairtrial.gateway.dialects import DIALECTS
+from fairtrial.gateway.pace import Heard, News, read_status
 from fairtrial.gateway.pacer import Pacer
 from fairtrial.gateway.player import ScriptPlayer
 from fairtrial.gateway.script import read_script
@@ -31,8 +32,8 @@ from fairtrial.host.files import remove_tree
 from fairtrial.store.redact import Redactor
 from fairtrial.wire.faults import parse_faults
 from fairtrial.wire.lines import LineServer
-from fairtrial.wire.loop import report_errors_to
-from fairtrial.wire.upstream import Upstream, parse_origin
+from fairtrial.wire.loop import Task, report_errors_to, start_task, within_s
+from fairtrial.wire.upstream import Upstream, UpstreamBrokenError, parse_origin
 
 __all__ = ["CONTROL", "Gateway"]
 
@@ -40,6 +41,7 @@ CONTROL: Final = "control"
 """Name of the control socket in the gateway's directory."""
 
 _MAX_INTERNAL_ERRORS: Final = 20
+_PROBE_S: Final = 15.0
 
 
 class Gateway:
@@ -64,6 +66,7 @@ class Gateway:
             for each in settings.upstreams
         }
         self._trials: set[Trial] = set()
+        self._probes: dict[str, Task] = {}
         self._internal_errors: deque[str] = deque(maxlen=_MAX_INTERNAL_ERRORS)
         self._control = LineServer(lambda: _Session(self), max_line_bytes=MAX_LINE_BYTES)
 
@@ -139,6 +142,31 @@ class Gateway:
         """A trial has been closed."""
         self._trials.discard(trial)
 
+    def probe(self) -> None:
+        """Find out beside whether providers that are down answer again; a script always would."""
+        for name in self._pacer.due_probes():
+            if not self._pacer.try_place(name):
+                continue
+            provider = self._providers.get(name)
+            if provider is None:
+                self._pacer.heard(name, News(what=Heard.REACHED))
+            else:
+                self._probes[name] = start_task(self._probe(name, provider))
+
+    async def _probe(self, name: str, provider: Provider) -> None:
+        news = News(what=Heard.NOTHING)
+        try:
+            news = read_status(*await within_s(_PROBE_S, provider.probe()))
+            if news.what in {Heard.SUCCESS, Heard.NOTHING}:  # what it thinks of our question does not matter
+                news = News(what=Heard.REACHED)
+        except TimeoutError:
+            news = News(what=Heard.FAILED, reason=f"no answer within {_PROBE_S:g} s")
+        except UpstreamBrokenError as problem:
+            news = News(what=Heard.FAILED, reason=str(problem))
+        finally:
+            del self._probes[name]
+            self._pacer.heard(name, news)
+
     def status(self) -> Status:
         """How it is."""
         return Status(
@@ -152,6 +180,8 @@ class Gateway:
             OSError: The directory cannot be removed.
         """
         await self._control.stop()
+        for probe in tuple(self._probes.values()):
+            probe.cancel()
         for trial in tuple(self._trials):
             await trial.close()
         for provider in self._providers.values():
@@ -191,6 +221,7 @@ class _Session:
                 except OSError as error:
                     raise HostError(f"the trial cannot be closed: {error}") from error
             case StatusAsked():
+                self._gateway.probe()
                 return render_message(self._gateway.status())
             case other:
                 raise UsageError(f"{type(other).__name__} is an answer, not a request")

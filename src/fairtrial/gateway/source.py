@@ -71,12 +71,12 @@ class Source(Protocol):
     """Whoever answers.
 
     Attributes:
-        name: What its pace is kept under.
+        name: What its pace is kept under; None when its trouble holds nobody back.
     """
 
     @property
-    def name(self) -> str:
-        """What its pace is kept under."""
+    def name(self) -> str | None:
+        """What its pace is kept under; None when its trouble holds nobody back."""
         ...
 
     @property
@@ -104,6 +104,7 @@ class Provider:
         self._name = name
         self._upstream = upstream
         self._key = key
+        self._dialect: Dialect | None = None
 
     @property
     def name(self) -> str:
@@ -127,6 +128,7 @@ class Provider:
             UpstreamBrokenError: There is no whole reply.
         """
         body = outgoing.body
+        self._dialect = outgoing.dialect
         head = self._render_head(outgoing)
         if body.n_bytes <= _SMALL_BYTES and outgoing.cut_bytes is None:
             head, pieces = head + body.read_all(), None  # one packet
@@ -147,6 +149,22 @@ class Provider:
         target = origin.prefix + route.path + (f"?{route.query}" if route.query else "")
         lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    async def probe(self) -> tuple[int, str]:
+        """Ask for the list of models, which costs nothing; return the status and the Retry-After of the answer.
+
+        It goes out as requests did before: a provider that was never asked is not probed.
+
+        Raises:
+            UpstreamBrokenError: There is no answer.
+        """
+        if self._dialect is None:
+            raise UpstreamBrokenError("it was never asked anything")
+        origin = self._upstream.origin
+        headers = {"host": origin.authority, "accept": "application/json", **self._dialect.auth_headers(self._key)}
+        lines = [f"GET {origin.prefix}{self._dialect.models_path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+        async with self._upstream.ask("\r\n".join([*lines, "", ""]).encode("latin-1"), None, method="GET") as reply:
+            return reply.head.status, _answer(reply).header("retry-after")
 
     def close(self) -> None:
         """Close its connections."""

@@ -12,14 +12,14 @@ from fairtrial.gateway.dialect import Ask, Call, Dialect, JsonObject, ReplyReadi
 from fairtrial.gateway.dialects import DIALECTS, find_route
 from fairtrial.gateway.fields import render_compact
 from fairtrial.gateway.ledger import Ending, Ledger, WireRow, read_ledger
-from fairtrial.gateway.pace import Heard
+from fairtrial.gateway.pace import News
 from fairtrial.gateway.pacer import Pacer
 from fairtrial.gateway.policy import BudgetKind, BudgetStop, Spent, decide_budget
 from fairtrial.gateway.price import price_table
 from fairtrial.gateway.rates import price_quickly
 from fairtrial.gateway.record import RecordedExchange, render_script, script_of
 from fairtrial.gateway.source import Source
-from fairtrial.gateway.totals import provider_fault, total_rows
+from fairtrial.gateway.totals import is_provider_fault, provider_fault, total_rows
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
 from fairtrial.store.redact import Redactor
@@ -76,6 +76,7 @@ class TrialState:
         self._opened_s = loop_s()
         self._n = 0
         self._failed: Counter[str] = Counter()
+        self._failed_at_s: dict[str, float] = {}
         self._n_passed_on = 0
         self._tokens = 0
         self._cost_usd = 0.0
@@ -99,6 +100,11 @@ class TrialState:
     def attempt_of(self, digest: str) -> int:
         """Which try of this conversation this is, from 1."""
         return 1 + self._failed[digest]
+
+    def backed_off_s(self, digest: str, begun_s: float) -> float:
+        """Seconds between the last try of this conversation, if the provider failed it, and this one's head."""
+        failed_at_s = self._failed_at_s.pop(digest, None)
+        return 0.0 if failed_at_s is None else max(0.0, begun_s - failed_at_s)
 
     def exhausted_budget(self) -> BudgetStop | None:
         """The budget that lets no further request out, or None."""
@@ -136,9 +142,9 @@ class TrialState:
                 self._waited_s += loop_s() - self._waiting_since_s
         return round((loop_s() - begun_s) * 1000, 3)
 
-    def give_place_back(self, what: Heard, *, reason: str | None, retry_after_s: float | None) -> None:
+    def give_place_back(self, news: News) -> None:
         """Let the next one ask."""
-        self._pacer.heard(self.source.name, what, reason=reason, retry_after_s=retry_after_s)
+        self._pacer.heard(self.source.name, news)
 
     def begin(self, row: WireRow) -> None:
         """Say in the wire log that a request goes out.
@@ -162,18 +168,18 @@ class TrialState:
         row.cost_problem = price.reason
         row.price_table = _price_table_of(now.date())
 
-    def record(self, call: Call, status: int, reading: ReplyReading) -> None:
-        """Take a reply down, if that was asked for."""
+    def record(self, call: Call, status: int | None, reading: ReplyReading, *, client_left: bool = False) -> None:
+        """Take a reply down, or that there was none, if that was asked for."""
         if self.opening.record is None or call.route.ask is not Ask.GENERATE:
             return
         # Who speaks when, and the first words: more of a conversation is not needed, and it grows with each turn.
         first, *rest = call.turns or (Turn(role=Role.USER, text=""),)
         short = replace(call, system="", turns=(first, *(Turn(role=turn.role, text="") for turn in rest)))
-        self._recorded.append(RecordedExchange(call=short, status=status, reading=reading))
+        self._recorded.append(RecordedExchange(call=short, status=status, reading=reading, client_left=client_left))
 
     def _write_recording(self) -> None:
         path = self.opening.record
-        if path is None or not any(exchange.reading.is_complete for exchange in self._recorded):
+        if path is None or all(exchange.client_left for exchange in self._recorded):
             return
         script = script_of(self._recorded, redact=self.redactor.redact_text)
         write_durably(Path(path), self.redactor.redact(render_script(script)), mode=0o644)
@@ -207,6 +213,8 @@ class TrialState:
     def _count(self, row: WireRow) -> None:
         if row.digest is not None and row.ending is not Ending.ANSWERED and row.was_passed_on:
             self._failed[row.digest] += 1
+            if is_provider_fault(row):
+                self._failed_at_s[row.digest] = loop_s()
         if row.usage is not None:
             usage = row.usage
             counts = (usage.uncached_input, usage.cache_write, usage.cache_read, usage.output)

@@ -6,10 +6,11 @@ from typing import Final
 
 from fairtrial.gateway.control import Spend, Totals
 from fairtrial.gateway.ledger import Ending, WireRow
+from fairtrial.gateway.pace import LIMITED_STATUS
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.model.usage import NOTHING_USED, at_least, sum_usage
 
-__all__ = ["MAIN", "SUBAGENT", "provider_fault", "spend_of", "total_rows"]
+__all__ = ["MAIN", "SUBAGENT", "is_provider_fault", "provider_fault", "spend_of", "total_rows"]
 
 MAIN: Final = "main"
 SUBAGENT: Final = "subagent"
@@ -75,6 +76,9 @@ def total_rows(rows: Iterable[WireRow]) -> Totals:
         spend=spend_of(whole),
         broken_spend=_lower_bound(broken) if broken else _NOTHING,
         by_model=_by(whole, [row.served_model or row.requested_model or "" for row in whole]),
+        by_ending=dict(Counter(row.ending.value for row in passed)),
+        limited_requests=sum(row.status in LIMITED_STATUS for row in passed),
+        backed_off_ms=round(sum(row.backed_off_ms for row in passed), 3),
         by_agent=_by(whole, [MAIN if row.agent_claim is None else SUBAGENT for row in whole]),
         unmeasured_requests=sum(row.usage is None for row in whole),
         request_bytes=sum(row.request_bytes for row in passed),
@@ -107,13 +111,21 @@ def provider_fault(rows: Iterable[WireRow]) -> str | None:
     main = [row for row in rows if row.was_passed_on and row.agent_claim is None and row.ask != "count"]
     if not main:
         return None
-    last = main[-1]
-    match last.ending:
-        case Ending.ERROR_STATUS if last.status in _PROVIDER_STATUS:
-            return f"status {last.status}"
-        case Ending.ERROR_EVENT if (last.error_kind or "").lower() in _PROVIDER_KINDS:
-            return f"error in the stream: {last.detail}"
+    return _fault_of(main[-1])
+
+
+def is_provider_fault(row: WireRow) -> bool:
+    """A request ended otherwise than well, and that was the provider's doing."""
+    return _fault_of(row) is not None
+
+
+def _fault_of(row: WireRow) -> str | None:
+    match row.ending:
+        case Ending.ERROR_STATUS if row.status in _PROVIDER_STATUS:
+            return f"status {row.status}"
+        case Ending.ERROR_EVENT if (row.error_kind or "").lower() in _PROVIDER_KINDS:
+            return f"error in the stream: {row.detail}"
         case Ending.BROKEN:
-            return f"broken connection: {last.detail}"
+            return f"broken connection: {row.detail}"
         case _:
             return None

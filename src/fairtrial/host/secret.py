@@ -7,7 +7,7 @@ from typing import Final
 
 from fairtrial.errors import HostError
 
-__all__ = ["hide_memory", "take_variable"]
+__all__ = ["hide_memory", "hide_variable", "take_variable"]
 
 _PR_SET_DUMPABLE: Final = 4
 # /proc/self/stat, counted from the field after the name: env_start and env_end are fields 50 and 51 of proc(5).
@@ -42,3 +42,10 @@ def take_variable(name: str) -> str | None:
         first = offset + len(os.fsencode(name)) + 1
         ctypes.memset(start + first, 0, begun.index(b"\0", first + 1) - first - 1)
     return value
+
+
+def hide_variable(name: str) -> None:
+    """Erase a variable from what /proc/PID/environ shows, and keep it for this process."""
+    value = take_variable(name)
+    if value is not None:
+        os.environ[name] = value  # lies elsewhere in memory from now on

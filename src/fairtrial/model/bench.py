@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from fairtrial.model.agent import Tool
 
@@ -10,6 +11,7 @@ __all__ = [
     "Asset",
     "BenchTrial",
     "Blob",
+    "Budget",
     "Cheat",
     "Into",
     "IsolationMode",
@@ -239,6 +241,32 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one trial may spend over all its sessions; None for no limit.
+
+    Attributes:
+        tokens: Tokens of all four buckets.
+        cost_usd: List price in US dollars.
+        requests: Requests that go out.
+        seconds: Wall clock of its sessions, without what the gateway held back for the provider's sake.
+    """
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+    requests: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "cost_usd", "requests", "seconds"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                message = f"{name} is more than 0"
+                raise ValueError(message)
+
+
+NO_BUDGET: Final = Budget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """One treatment.
 
@@ -250,7 +278,12 @@ class Arm:
         effort: How hard it shall think, in the agent's word, or None.
         skills: What is placed for it.
         grants: Hosted tools that its requests may use, by name.
-        digest: Over all of the above.
+        budget: What each of its trials may spend.
+        unnamed_models: What becomes of a request for another model: `refuse`, or `record` and pass on.
+        include_usage: A streamed Chat Completions request is made to ask for its usage.
+        overlay: Files of a candidate that are put over the tree, by path; none for an arm in use.
+        overlay_digest: Of the whole candidate; None for an arm in use.
+        digest: Over all the others.
     """
 
     name: str
@@ -261,6 +294,11 @@ class Arm:
     skills: tuple[SkillFiles, ...]
     grants: tuple[str, ...]
     digest: str
+    budget: Budget = NO_BUDGET
+    unnamed_models: str = "refuse"
+    include_usage: bool = False
+    overlay: tuple[Blob, ...] = ()
+    overlay_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,9 @@ class Half:
         ended: The writer has said its last; all of it is sent by then, since nothing is read while something is unsent.
     """
 
+    # One for all: what the reader does not take at once is copied out of it.
+    buffer = memoryview(bytearray(READ_BYTES))
+
     def __init__(self, source: socket.socket, target: socket.socket) -> None:
         self.source = source
         self.target = target
@@ -54,14 +57,16 @@ class Half:
     def read(self) -> bool:
         """Take what is there; False when the connection has failed."""
         try:
-            data = self.source.recv(READ_BYTES)
+            n_bytes = self.source.recv_into(self.buffer)
         except BlockingIOError:
             return True
         except OSError:
             return False
-        if data:
-            self.unsent = memoryview(data)
-            return self.write()
+        if n_bytes:
+            self.unsent = self.buffer[:n_bytes]
+            alive = self.write()
+            self.unsent = memoryview(bytes(self.unsent))
+            return alive
         self.ended = True
         return True
 

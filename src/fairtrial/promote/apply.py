@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 
 from fairtrial.errors import IntegrityError, UsageError
@@ -16,7 +17,7 @@ from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.workspace.overlay import read_overlay
 
-__all__ = ["NotPromotableError", "apply_promotion", "changes_of", "require_promotable"]
+__all__ = ["NotPromotableError", "Use", "apply_promotion", "changes_of", "require_promotable"]
 
 
 class NotPromotableError(UsageError):
@@ -25,8 +26,16 @@ class NotPromotableError(UsageError):
     exit_code = 1
 
 
+class Use(Enum):
+    """What a promotion is applied for."""
+
+    REAL = "real"
+    REHEARSAL = "rehearsal"
+    """To try the machinery out: a script may have played the model."""
+
+
 def apply_promotion(
-    results: Results, project: Path, *, now: datetime, watch: Callable[[Step, str], None]
+    results: Results, project: Path, *, now: datetime, watch: Callable[[Step, str], None], use: Use = Use.REAL
 ) -> tuple[str, ...]:
     """Check everything again, then replace the project's files; only its work tree is touched.
 
@@ -35,6 +44,7 @@ def apply_promotion(
         project: Top of the project's work tree.
         now: The moment.
         watch: Told each step of the transaction; what it raises undoes everything.
+        use: What for; a rehearsal's promotion is applied for nothing else.
 
     Returns:
         The paths that were replaced.
@@ -45,11 +55,11 @@ def apply_promotion(
         UsageError: There is no promotion, or the project is not what the candidate was measured against.
         HostError: A file system refuses.
     """
-    binding = require_promotable(results, now=now)
+    binding = require_promotable(results, now=now, use=use)
     return publish(project, changes_of(results, binding), now=now, watch=watch)
 
 
-def require_promotable(results: Results, *, now: datetime) -> Binding:
+def require_promotable(results: Results, *, now: datetime, use: Use = Use.REAL) -> Binding:
     """Audit a sweep and compute its promotion again.
 
     Raises:
@@ -80,6 +90,11 @@ def require_promotable(results: Results, *, now: datetime) -> Binding:
     )
     if problems:
         raise NotPromotableError(f"{results.promotion_json}: not applied: {'; '.join(problems)}")
+    if promotion.rehearsal and use is not Use.REHEARSAL:
+        raise NotPromotableError(
+            f"{results.promotion_json}: not applied: it is a rehearsal, in which a script may have played the model;"
+            " to try `apply` out on a project that you can lose, use --rehearsal"
+        )
     return binding
 
 

@@ -62,6 +62,7 @@ class BoundPolicy:
         max_age_days: Days after which the evidence is too old.
         seed: Of the resamples.
         n_resamples: How many.
+        rehearsal: A script may play the model; then the promotion is a rehearsal, and says so.
     """
 
     metric: str = "cost_usd"
@@ -73,6 +74,7 @@ class BoundPolicy:
     max_age_days: int = MAX_AGE_DAYS
     seed: int = 20260908
     n_resamples: int = MIN_RESAMPLES
+    rehearsal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,8 @@ def bind_candidate(
         raise UsageError(
             f"{project}: {', '.join(unequal)}: not equal to its canonical file; make the mirrors equal first"
         )
+    if all(digests[file.path] == file.sha256 for file in overlay.files):
+        raise UsageError(f"--candidate-overlay makes no difference: {project} holds the same bytes; change a skill")
     policy = replace(policy, metric_warning=METRIC_WARNINGS.get(policy.metric))
     for arm in required:
         policy_of(policy, candidate_arm=arm, model=benchmark_model)

@@ -23,6 +23,7 @@ from fairtrial.store.documents import parse_document, read_bytes, write_document
 from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import SweepFile, read_sweep
+from fairtrial.sweep.candidate import PROMOTION
 
 __all__ = [
     "SCHEMA",
@@ -39,8 +40,6 @@ __all__ = [
 ]
 
 SCHEMA: Final = "promotion/1"
-SWEEP_MEMBER: Final = "promotion"
-"""Where `sweep.json` holds the binding."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 TASK_DIGESTS: Final = (
     "prompt_digest",
@@ -48,6 +47,8 @@ TASK_DIGESTS: Final = (
     "oracle_digest",
     "oracle_command_digest",
     "oracle_manifest_digest",
+    "sandbox_dependency_content_digest",
+    "sandbox_dependency_manifest_digest",
 )
 
 
@@ -106,6 +107,7 @@ class Promotion:
         evidence_expires_at: After this it may not be applied.
         run_status: Whether the sweep came to its end; an aborted one is never promotable.
         promotable: Every required arm is promotable.
+        rehearsal: A script may have played the model: it is good for trying `apply` out, and for nothing else.
         sweep: What it stands on.
         binding: What was fixed before.
         selected_tasks: The tasks' frozen identities.
@@ -117,6 +119,7 @@ class Promotion:
     evidence_expires_at: str
     run_status: RunStatus
     promotable: bool
+    rehearsal: bool
     sweep: BoundSweep
     binding: Binding
     selected_tasks: tuple[dict[str, object], ...]
@@ -133,10 +136,10 @@ def read_binding(sweep: SweepFile) -> Binding | None:
     Raises:
         IntegrityError: It is not a binding of this version.
     """
-    if sweep.document.get(SWEEP_MEMBER) is None:
+    if sweep.document.get(PROMOTION) is None:
         return None
     try:
-        text = TypeAdapter(object).dump_json(sweep.document[SWEEP_MEMBER])
+        text = TypeAdapter(object).dump_json(sweep.document[PROMOTION])
         return _BINDING.validate_json(text, strict=True, extra="forbid")
     except ValidationError as problem:
         raise IntegrityError(f"sweep {sweep.sweep}: its candidate cannot be read ({_first(problem)})") from problem
@@ -174,6 +177,7 @@ def make_promotion(
         evidence_expires_at=rfc3339(now + timedelta(days=binding.policy.max_age_days)),
         run_status=status,
         promotable=status is RunStatus.COMPLETE and all(decision.promotable for decision in decisions),
+        rehearsal=binding.policy.rehearsal,
         sweep=BoundSweep(id=sweep.sweep, sweep_json_sha256=sweep.digest),
         binding=binding,
         selected_tasks=tuple(_tasks(sweep)),
@@ -296,6 +300,8 @@ def _problems_of_binding(promotion: Promotion, sweep: SweepFile, binding: Bindin
             yield f"its {name} is not what the sweep fixed"
     if list(promotion.selected_tasks) != _tasks(sweep):
         yield "its tasks are not the sweep's"
+    if promotion.rehearsal != binding.policy.rehearsal:
+        yield "what it says of being a rehearsal is not what the sweep fixed"
     if promotion.run_status is not RunStatus.COMPLETE:
         yield "its sweep was broken off"
 
@@ -389,7 +395,13 @@ def _judge(
     binding: Binding, arm: str, read: Callable[[], Iterable[Row]], *, now: datetime, n_uncounted: int
 ) -> Verdict:
     policy = policy_of(binding.policy, candidate_arm=arm, model=binding.benchmark_model)
-    admission = Admission(sealed=True, n_uncounted=n_uncounted, now=now, max_age_days=binding.policy.max_age_days)
+    admission = Admission(
+        sealed=True,
+        n_uncounted=n_uncounted,
+        now=now,
+        max_age_days=binding.policy.max_age_days,
+        rehearsal=binding.policy.rehearsal,
+    )
     return judge_candidate(read, policy, admission, seed=binding.policy.seed, n_resamples=binding.policy.n_resamples)
 
 

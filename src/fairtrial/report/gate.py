@@ -29,6 +29,7 @@ def gate_json(report: Verdict) -> dict[str, object]:
         "schema": SCHEMA,
         "decision": fields.pop("decision"),
         "promotable": report.promotable,
+        "rehearsal": report.rehearsal,
         "sealed": report.sealed,
         **fields,
         "inadmissible": [{"kind": str(reason.kind), "detail": reason.detail} for reason in report.inadmissible],
@@ -46,7 +47,12 @@ def print_gate(report: Verdict, console: Console) -> None:
 def _document(report: Verdict) -> Document:
     policy, decision = report.policy, report.decision
     verdict = "may be promoted" if report.promotable else "is not to be promoted"
-    notes = [f"{policy.candidate_arm} {verdict} over {policy.incumbent_arm}.", *decision.reasons]
+    rehearsal = ["A rehearsal: a script may have played the model, so this says nothing of any model."]
+    notes = [
+        *(rehearsal if report.rehearsal else ()),
+        f"{policy.candidate_arm} {verdict} over {policy.incumbent_arm}.",
+        *decision.reasons,
+    ]
     if report.as_failures.outcome is not decision.outcome:
         notes.append(f"With voids as failures: {' '.join(report.as_failures.reasons)}")
     notes += [f"Not usable ({reason.kind}): {reason.detail}" for reason in report.inadmissible]

@@ -45,6 +45,7 @@ class Results:
         <root>/                       results/loop-20261129T130100Z, held (flock) by the live sweep
           sweep.json                  written first: inputs, digests, versions, machine, plan
           results.jsonl               the journal: one row a line, chained
+          events.jsonl                pauses, made when there is one
           trials/
             <sha256(key), 16 hex>/
               <attempt>/
@@ -71,6 +72,11 @@ class Results:
     def results_jsonl(self) -> Path:
         """The journal."""
         return self.root / "results.jsonl"
+
+    @property
+    def events_jsonl(self) -> Path:
+        """What happened beside the trials."""
+        return self.root / "events.jsonl"
 
     @property
     def trials(self) -> Path:

@@ -7,6 +7,7 @@ add` shares the store of the clone it is run in, and `workspace forget` leaves t
 """
 
 import shutil
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,8 +49,12 @@ from fairtrial.wire.settings import FrontSettings
 __all__ = ["Jujutsu"]
 
 OLDEST: Final = (0, 38)
-INSTALL: Final = "cargo install --locked jj-cli"
-GIT: Final = "git"
+INSTALL: Final = "cargo install --locked jj-cli --version 0.45.1"
+GIT: Final = "git"  # of the server and of the truth check: the same as for the git subject
+OWN_GIT: Final = "jj-git"
+OLDEST_GIT: Final = (2, 41)  # jj runs `git fetch --porcelain`
+INSTALL_GIT: Final = f"make jj (or put one on PATH as {OWN_GIT})"
+GIT_SETTING: Final = "git.executable-path"
 REFUSED: Final = (
     "The remote rejected the following updates",
     "The following references unexpectedly moved on the remote",
@@ -95,25 +100,29 @@ class Jujutsu:
         )
         if found.missing is not None:
             return found
+        own = self._own_git()
         git = find_program(
-            GIT,
+            own,
             ask=("--version",),
             pattern=r"git version (\d+)\.(\d+)\S*",
-            oldest=(2, 31),
-            install="apt-get install git",
-            label="git",
+            oldest=OLDEST_GIT,
+            install=INSTALL_GIT,
+            label=own,
         )
         if git.missing is not None:
-            return git
-        return replace(found, details={**found.details, "git_version": git.version or ""})
+            return replace(git, missing=f"jj runs git: {git.missing}")
+        ran = {"git_version": git.version or "", "git_sha256": git.details["binary_sha256"]}
+        return replace(found, details={**found.details, **ran})
 
     def environment(self, home: Path) -> dict[str, str]:
         """Its own configuration file, and git's environment for the git that it runs."""
         return {**git_environment(home, {}), "JJ_CONFIG": str(home / "jj.toml")}
 
     def home_files(self, home: Path) -> Mapping[str, str]:
-        """Identity, plain output, no editor."""
-        lines = (f"{name} = {value}\n" for name, value in {**SETTINGS, **self._variant.settings}.items())
+        """Identity, plain output, no editor, and the git that is run."""
+        own = shutil.which(self._own_git()) or self._own_git()
+        settings = {**SETTINGS, GIT_SETTING: f'"{own}"', **self._variant.settings}
+        lines = (f"{name} = {value}\n" for name, value in settings.items())
         return {"jj.toml": "".join(lines)}
 
     def served_store(self, root: Path) -> Path:
@@ -148,7 +157,12 @@ class Jujutsu:
             case Motion.ACQUIRE, Manner.WARM:
                 return (self._step(place.base, "workspace", "add", str(tree), "-r", place.trunk), branch)
             case Motion.ACQUIRE, Manner.JOIN:
-                return ()  # not driven yet
+                options = (*self._variant.acquire_options, "-b", place.branch)
+                return (
+                    self._step(place.root, "git", "clone", *options, place.remote, str(tree)),
+                    self._step(tree, "bookmark", "track", place.branch, "--remote", "origin", name=".track"),
+                    self._step(tree, "bookmark", "move", place.branch, "--to", "@", name=".move"),
+                )
             case Motion.ACQUIRE, _:
                 options = self._variant.acquire_options
                 return (self._step(place.root, "git", "clone", *options, place.remote, str(tree)), branch)
@@ -220,6 +234,13 @@ class Jujutsu:
     def withdraw(self, run: RunProbe, place: Place, branches: Sequence[str]) -> str:
         """Hosted remotes are not driven."""
         return "jj is not driven over hosted remotes"
+
+    def _own_git(self) -> str:
+        """The git that a variant names, else one that is on PATH for jj alone, else the machine's."""
+        named = self._variant.settings.get(GIT_SETTING)
+        if named is not None:
+            return str(tomllib.loads(f"git = {named}")["git"])
+        return GIT if shutil.which(OWN_GIT) is None else OWN_GIT
 
     def _step(self, cwd: Path, *arguments: str, name: str = "") -> Step:
         return Step(argv=(self._jj, *arguments), cwd=cwd, name=name)

@@ -50,7 +50,7 @@ from fairtrial.subjects.program import (
 __all__ = ["Oak"]
 
 OLDEST: Final = (0, 100)
-INSTALL: Final = "cargo install --locked oakvcs-cli"
+INSTALL: Final = "cargo install --locked oakvcs-cli --version 0.102.0"
 CONFLICT: Final = 5
 UNCONFIRMED: Final = "unconfirmed"
 REFUSED: Final = re.compile(r"HTTP 4(?!08|29)\d\d")

@@ -7,8 +7,34 @@ from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT, NOP, REFERENCE, cont
 from fairtrial.model.bench import Arm, BenchTrial, Blob, Task
 from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
+from fairtrial.workspace.skill_layout import SkillLayout
 
-__all__ = ["BenchOptions", "PlannedBench", "plan_bench", "plan_controls"]
+__all__ = ["BenchOptions", "CandidateOptions", "PlannedBench", "plan_bench", "plan_controls"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateOptions:
+    """A candidate that is to be measured, and by what it will be judged.
+
+    Attributes:
+        overlay: Directory of its files (absolute).
+        layout: Where the project keeps skills.
+        project: Top of the project's work tree (absolute).
+        min_runs: Valid runs that each side of each task needs.
+        min_improvement_pct: Median improvement from which it is promoted.
+        max_task_regression_pct: How much worse the metric of a task may get.
+        proposer_model: The model that wrote it; None for a person.
+        rehearsal: A script may play the model; what comes of it is good for trying `apply` out, and says so.
+    """
+
+    overlay: str
+    layout: SkillLayout
+    project: str
+    min_runs: int = 3
+    min_improvement_pct: float = 5.0
+    max_task_regression_pct: float = 20.0
+    proposer_model: str | None = None
+    rehearsal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +61,7 @@ class BenchOptions:
         base_url: Address of the provider, or None for the dialect's own.
         key_env: Variable that holds the provider's key, or None for the dialect's own.
         control_runs: Runs of the reference when controls are what runs; None when arms are.
+        candidate: The candidate whose arms run beside those in use, or None.
     """
 
     tasks: str
@@ -56,6 +83,7 @@ class BenchOptions:
     base_url: str | None = None
     key_env: str | None = None
     control_runs: int | None = None
+    candidate: CandidateOptions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

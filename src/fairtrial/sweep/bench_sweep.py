@@ -12,14 +12,17 @@ from typing import Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial import __version__
-from fairtrial.bench.arms import Defaults, arms_named, build_arm, read_arms, require_provable
+from fairtrial.bench.arms import Defaults, loaded_skills, read_arms, require_provable
 from fairtrial.bench.blobs import BlobStore, read_stable
+from fairtrial.bench.candidate import Candidate, build_arms
 from fairtrial.bench.controls import NOP, REFERENCE, Freshness, control_arm, exit_at_import, read_controls
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
 from fairtrial.errors import HostError, IntegrityError, UsageError
-from fairtrial.gateway.client import GatewayProcess
+from fairtrial.gateway.client import GatewayProcess, ask_status
+from fairtrial.gateway.control import Status
+from fairtrial.gateway.price import price_table
 from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 from fairtrial.host.clock import rfc3339, stamp, utc_now
@@ -29,6 +32,7 @@ from fairtrial.host.limits import probe_limits
 from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.preflight import require_sandboxes
+from fairtrial.host.secret import hide_variable
 from fairtrial.host.signals import stop_requests
 from fairtrial.host.slot import open_slot
 from fairtrial.model.bench import Arm, Blob, Task
@@ -36,16 +40,20 @@ from fairtrial.model.sandbox import Limit
 from fairtrial.model.trial import AnySpec, AttemptSpec, BenchSpec, ModelSource
 from fairtrial.plugins import load_plugin
 from fairtrial.protocols import Agent, Engine
+from fairtrial.store.events import EventLog
 from fairtrial.store.journal import Journal
 from fairtrial.store.layout import Results, create_results, hold
 from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
 from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, plan_bench, plan_controls
-from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts
+from fairtrial.sweep.candidate import FROZEN, PROMOTION, Promoter, read_candidate, read_frozen
+from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover
+from fairtrial.sweep.pause import ProviderWatch
 from fairtrial.sweep.resolve import changed_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
+from fairtrial.workspace.overlay import freeze_overlay
 
 __all__ = [
     "SCRATCH_MODE",
@@ -86,6 +94,9 @@ class BenchInputs:
         pinned: Digests and versions by name.
         controls: What is known of each task's controls.
         exits: The exit-at-import control's script by task, when controls are what runs.
+        candidate: The candidate, or None.
+        loaded: The skills that each known arm loads, by its name; never candidates.
+        skills_directories: Where each agent looks for skills below a tree, by the agent's name; None for nowhere.
     """
 
     options: BenchOptions
@@ -97,6 +108,9 @@ class BenchInputs:
     pinned: Mapping[str, str]
     controls: Mapping[str, Freshness]
     exits: Mapping[str, Blob]
+    candidate: Candidate | None
+    loaded: Mapping[str, frozenset[str]]
+    skills_directories: Mapping[str, str | None]
 
     @property
     def plan(self) -> tuple[PlannedBench, ...]:
@@ -107,13 +121,16 @@ class BenchInputs:
         return plan_bench(self.tasks, self.arms, runs=asked.runs, seed=asked.seed, timeout_s=asked.timeout_s)
 
 
-def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str, str]) -> BenchInputs:
+def open_inputs(
+    options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str, str], frozen: Candidate | None = None
+) -> BenchInputs:
     """Resolve, capture and pin.
 
     Args:
         options: What was asked.
         blobs: Takes the captured bytes.
         commits: Commits that an earlier pass resolved, by task id.
+        frozen: The candidate as an earlier pass read it; None for reading it now.
 
     Raises:
         UsageError: Something that was asked for is wrong.
@@ -134,12 +151,17 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
     )
     is_check = options.control_runs is not None
     found = read_arms(Path(options.arms_file) if options.arms_file else None)
-    arms = tuple(build_arm(each, defaults, blobs) for each in arms_named(options.arms, found))
+    candidate = frozen or (None if options.candidate is None else read_candidate(options.candidate))
     if is_check:
         arms = tuple(control_arm(name) for name in (NOP, REFERENCE))
+    else:
+        arms = build_arms(options.arms, found, defaults, blobs, candidate)
     exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
     pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
+    if candidate is not None:
+        pinned["candidate.sha256"] = candidate.overlay.digest
     dialects: set[str] = set()
+    skills_directories: dict[str, str | None] = {}
     for name in sorted({arm.agent for arm in arms}):
         plugin = load_plugin("fairtrial.agents", name)
         agent = cast("type[Agent]", plugin.target)()
@@ -151,6 +173,7 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
             raise HostError(f"agent {name}: {probe.missing}")
         if agent.dialect is not None:
             dialects.add(agent.dialect)
+        skills_directories[name] = agent.skills_directory
         pinned[f"agent.{name}.version"] = probe.version or "unknown"
         pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
     if (
@@ -177,6 +200,9 @@ def open_inputs(options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str
         pinned=pinned,
         controls=read_controls(Path(options.tasks), tasks),
         exits={name: blob for name, blob in exits.items() if blob is not None},
+        candidate=candidate,
+        loaded={name: loaded_skills(each, defaults) for name, each in found.items()},
+        skills_directories=skills_directories,
     )
 
 
@@ -191,17 +217,34 @@ def private_blobs(base: Path) -> Generator[BlobStore]:
         remove_tree(root)
 
 
-def begin_bench(options: BenchOptions, how: SweepOptions, *, n_workers: int) -> Begun:
+def begin_bench(
+    options: BenchOptions,
+    how: SweepOptions,
+    *,
+    n_workers: int,
+    promoter: Promoter | None = None,
+    bound_tasks: Sequence[Mapping[str, object]] = (),
+) -> Begun:
     """Plan and run a new sweep.
 
+    Args:
+        options: What was asked.
+        how: How it is run.
+        n_workers: Trials at the same time.
+        promoter: Who decides on a candidate; needed with one.
+        bound_tasks: Tasks as an earlier sweep bound them: they must still be the same, at the same commits.
+
     Raises:
-        UsageError: The request is wrong.
+        UsageError: The request is wrong, or a task is not what was bound.
         HostError: The host is not fit.
     """
     base = scratch_base(how.scratch)
     with private_blobs(base) as blobs:
-        inputs = open_inputs(options, blobs, commits={})
+        inputs = open_inputs(options, blobs, commits=_commits(bound_tasks))
+        if bound_tasks and (changed := _task_changes(bound_tasks, inputs)):
+            raise UsageError(f"{options.tasks}: tasks have changed since they were bound: {'; '.join(changed)}")
         _upstreams(inputs)
+        binding = None if inputs.candidate is None or promoter is None else promoter.bind(inputs)
     require_fit(base, options)
     begun = utc_now()
     results = create_results(how.out, lane="bench", now=begun, base=Path("results"))
@@ -221,12 +264,13 @@ def begin_bench(options: BenchOptions, how: SweepOptions, *, n_workers: int) -> 
         "machine": asdict(describe_machine()),
         "scratch": str(scratch_of(base, sweep, results.root)),
         "plan": [_entry(trial) for trial in inputs.plan],
+        PROMOTION: None if binding is None else dict(binding),
     }
     with hold(results):
-        return _run(results, write_sweep(results, record), options, how, n_workers)
+        return _run(results, write_sweep(results, record), options, how, n_workers, promoter)
 
 
-def resume_bench(results: Results, how: SweepOptions, *, n_workers: int) -> Begun:
+def resume_bench(results: Results, how: SweepOptions, *, n_workers: int, promoter: Promoter | None = None) -> Begun:
     """Finish a sweep: adopt what is on disk, name what was interrupted, run what has no counting attempt.
 
     Raises:
@@ -237,7 +281,7 @@ def resume_bench(results: Results, how: SweepOptions, *, n_workers: int) -> Begu
         sweep = read_sweep(results)
         options = recorded_options(results, sweep)
         require_fit(scratch_base(how.scratch), options)
-        return _run(results, sweep, options, how, n_workers)
+        return _run(results, sweep, options, how, n_workers, promoter)
 
 
 def recorded_options(results: Results, sweep: SweepFile) -> BenchOptions:
@@ -289,8 +333,22 @@ def _entry(trial: PlannedBench) -> dict[str, object]:
 
 def recorded_commits(sweep: SweepFile) -> dict[str, str]:
     """The commit that each task's ref was resolved to."""
-    tasks = cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])
-    return {str(task["id"]): str(task["resolved_sha"]) for task in tasks}
+    return _commits(cast("Sequence[Mapping[str, object]]", sweep.document["tasks"]))
+
+
+def _commits(bound: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    return {str(task["id"]): str(task["resolved_sha"]) for task in bound}
+
+
+def _task_changes(bound: Sequence[Mapping[str, object]], inputs: BenchInputs) -> list[str]:
+    """One sentence for each field of a task that is not what was bound."""
+    before = {str(task["id"]): task for task in bound}
+    now = {task.id: task_binding(task) for task in inputs.tasks}
+    return [
+        change
+        for name in sorted(before.keys() | now.keys())
+        for change in binding_changes(before.get(name, {"id": name}), now.get(name, {"id": name}))
+    ]
 
 
 def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) -> None:
@@ -300,10 +358,7 @@ def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) 
         UsageError: One has changed; the message names it.
     """
     changed = list(changed_inputs(cast("Mapping[str, str]", sweep.document["inputs"]), inputs.pinned))
-    before = {str(task["id"]): task for task in cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])}
-    now = {task.id: task_binding(task) for task in inputs.tasks}
-    for name in sorted(before.keys() | now.keys()):
-        changed += binding_changes(before.get(name, {"id": name}), now.get(name, {"id": name}))
+    changed += _task_changes(cast("Sequence[Mapping[str, object]]", sweep.document["tasks"]), inputs)
     if [_entry(trial) for trial in inputs.plan] != sweep.document["plan"]:
         changed.append("the plan")
     if changed:
@@ -334,7 +389,14 @@ def _upstreams(inputs: BenchInputs) -> tuple[UpstreamSettings, ...]:
     return tuple(found)
 
 
-def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOptions, n_workers: int) -> Begun:
+def _run(
+    results: Results,
+    sweep: SweepFile,
+    options: BenchOptions,
+    how: SweepOptions,
+    n_workers: int,
+    promoter: Promoter | None,
+) -> Begun:
     kill_strays_of(sweep.sweep)
     scratch = scratch_of(scratch_base(how.scratch), sweep.sweep, results.root)
     remove_earlier(Path(str(sweep.document["scratch"])), now=scratch)
@@ -343,8 +405,11 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
         prepare_reserve(results)
         mode = SCRATCH_MODE if os.geteuid() == 0 else 0o700
         stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces, mode=mode))
-        inputs = open_inputs(options, BlobStore(scratch / BLOBS), commits=recorded_commits(sweep))
+        frozen = None if options.candidate is None else read_frozen(results, options.candidate)
+        inputs = open_inputs(options, BlobStore(scratch / BLOBS), commits=recorded_commits(sweep), frozen=frozen)
         _require_unchanged(results, sweep, inputs)
+        if inputs.candidate is not None and frozen is None:
+            freeze_overlay(inputs.candidate.overlay, results.root / FROZEN)
         plan = inputs.plan
         if options.metric == "duration_s":
             stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=how.say))
@@ -353,8 +418,9 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
             how.say(f"{results.results_jsonl}: {torn} is kept as {repair.kept}")
         gateway = _start_gateway(stack, inputs, scratch)
+        provider = None if gateway is None else _watch_provider(gateway, results, how)
         this_pass = Pass(
-            lane=_lane(results, inputs, gateway, n_workers),
+            lane=_lane(results, inputs, gateway, provider, n_workers),
             results=results,
             journal=journal,
             sweep=sweep.sweep,
@@ -381,8 +447,12 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
                 f"stopped: {this_pass.streaks.final} trials in a row ended as in an outage; "
                 f"when it is over: fairtrial resume {results.root}"
             )
+        if provider is not None and provider.given_up is not None:
+            how.say(f"stopped: {provider.given_up}; when it is back: fairtrial resume {results.root}")
         digest = seal.digest if seal is not None else None
         if digest is None:
+            if promoter is not None:
+                promoter.conclude(results, complete=not this_pass.is_ending)
             how.report(results)
             release_reserve(results)
             digest = write_seal(results, journal) if stop.signal_number is None else None
@@ -392,7 +462,7 @@ def _run(results: Results, sweep: SweepFile, options: BenchOptions, how: SweepOp
         stopped_by=stop.signal_number,
         seal=digest,
         scratch=scratch if how.keep_workspaces else None,
-        tripped=this_pass.tripped,
+        tripped=this_pass.tripped or this_pass.given_up,
     )
 
 
@@ -409,12 +479,30 @@ def _start_gateway(stack: ExitStack, inputs: BenchInputs, scratch: Path) -> Gate
         *(each.key_variable for each in upstreams if each.key_variable),
     )
     env = {name: os.environ[name] for name in kept if name in os.environ}
+    for each in upstreams:
+        if each.key_variable is not None:
+            hide_variable(each.key_variable)
     gateway = stack.enter_context(GatewayProcess(python=sys.executable))
     gateway.start(GatewaySettings(directory=str(scratch / "g"), upstreams=upstreams), env)
     return gateway
 
 
-def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None, n_workers: int) -> Lane[PlannedBench]:
+def _watch_provider(gateway: GatewayProcess, results: Results, how: SweepOptions) -> ProviderWatch:
+    def ask() -> Status:
+        if gateway.has_ended:
+            raise HostError(f"the gateway died; see its last words above, then `fairtrial resume {results.root}`")
+        return ask_status(gateway.control)
+
+    return ProviderWatch(ask, wait_s=how.provider_wait_s, say=how.say, events=EventLog(results))
+
+
+def _lane(
+    results: Results,
+    inputs: BenchInputs,
+    gateway: GatewayProcess | None,
+    provider: ProviderWatch | None,
+    n_workers: int,
+) -> Lane[PlannedBench]:
     options, controls = inputs.options, inputs.controls
     dialects = {name: _dialect(name) for name in {arm.agent for arm in inputs.arms}}
 
@@ -422,7 +510,8 @@ def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None,
         dialect = dialects[trial.bench.arm.agent]
         source = ModelSource(script=inputs.script, upstream=dialect if inputs.script is None else None)
         known = str(controls[trial.bench.task.id])
-        shared = replace(shared, metadata={**shared.metadata, "controls": known})
+        paused_s = 0.0 if provider is None else round(provider.paused_s, 3)
+        shared = replace(shared, metadata={**shared.metadata, "controls": known, "sweep_paused_s": paused_s})
         return BenchSpec(
             **{each.name: getattr(shared, each.name) for each in fields(AttemptSpec)},
             bench=trial.bench,
@@ -437,10 +526,6 @@ def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None,
             raise TypeError(f"{type(spec).__name__} is no attempt of the agent lane")
         return lost_row(spec, kind, detail, results.attempt_dir(spec.key, spec.attempt))
 
-    def require_ready() -> None:
-        if gateway is not None and gateway.has_ended:
-            raise HostError(f"the gateway died; see its last words above, then `fairtrial resume {results.root}`")
-
     n_phases = max(len(arm.phases) for arm in inputs.arms)
     limit_s = (n_phases + 2) * options.timeout_s + OWN_TIME_S
     return Lane(
@@ -448,7 +533,7 @@ def _lane(results: Results, inputs: BenchInputs, gateway: GatewayProcess | None,
         void_row=void_row,
         trial_limit_s=limit_s,
         outage_streak=options.outage_streak,
-        require_ready=require_ready,
+        hold=never_held if provider is None else provider.hold,
     )
 
 
@@ -459,6 +544,7 @@ def _dialect(agent: str) -> str | None:
 def _metadata(record: Mapping[str, object]) -> dict[str, object]:
     machine = describe_machine()
     options = cast("Mapping[str, object]", record["options"])
+    candidate = cast("Mapping[str, object] | None", options["candidate"])
     return {
         "bench_id": record["sweep"],
         "timestamp_utc": record["created_utc"],
@@ -466,7 +552,10 @@ def _metadata(record: Mapping[str, object]) -> dict[str, object]:
         "platform": machine.platform,
         "machine": machine.arch,
         "fairtrial": __version__,
+        "source": f"fairtrial {__version__}",
+        "price_table": str(price_table(utc_now())),
         "metric": options["metric"],
         "trial_order_seed": options["seed"],
         "scripted_model": options["script"] is not None,
+        "proposer_model": None if candidate is None else candidate["proposer_model"],
     }

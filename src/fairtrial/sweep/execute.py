@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -34,11 +35,25 @@ from fairtrial.store.layout import INTENT, Results
 from fairtrial.store.reserve import is_low
 from fairtrial.sweep.worker import SPEC
 
-__all__ = ["Due", "Event", "Lane", "Pass", "Planned", "PlannedT", "drive", "due_attempts", "worker_environment"]
+__all__ = [
+    "Due",
+    "Event",
+    "Hold",
+    "Lane",
+    "Pass",
+    "Planned",
+    "PlannedT",
+    "drive",
+    "due_attempts",
+    "never_held",
+    "worker_environment",
+]
 
 LOG: Final = logging.getLogger(__name__)
 WORKER_GRACE_S: Final = 10.0
 DEATHS_IN_A_ROW: Final = 3
+HOLD_S: Final = 1.0
+"""How often a lane that held a trial back is asked again."""
 
 
 class Planned(Protocol):
@@ -71,8 +86,17 @@ class Due(Generic[PlannedT]):
     attempt: int
 
 
-def _always() -> None:
+class Hold(Enum):
+    """Whether another trial may begin."""
+
+    BEGIN = "begin"
+    WAIT = "wait"  # not now: ask again
+    GIVE_UP = "give-up"  # not in this pass any more
+
+
+def never_held(_n_running: int) -> Hold:
     """Nothing can keep a trial from beginning."""
+    return Hold.BEGIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +108,15 @@ class Lane(Generic[PlannedT]):
         void_row: The row of an attempt that its worker did not end: kind and detail of the ending.
         trial_limit_s: Seconds after which a worker that does not answer is given up.
         outage_streak: Endings in a row, such as an outage causes, after which no new trial is begun; 0 for never.
-        require_ready: Called before each trial; raises `HostError` when none can be begun any more.
+        hold: Asked before each trial with the number of those that run; raises `HostError` when none can be begun any
+            more.
     """
 
     complete: Callable[[AttemptSpec, PlannedT], AnySpec]
     void_row: Callable[[AnySpec, str, str], Mapping[str, object]]
     trial_limit_s: float
     outage_streak: int = 0
-    require_ready: Callable[[], None] = _always
+    hold: Callable[[int], Hold] = never_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +151,8 @@ class Pass(Generic[PlannedT]):
         passed_env: Names of the caller's variables that workers are given.
         watch: Called after every attempt.
         stop: The user's request to stop.
+        given_up: The lane has said that no trial begins in this pass any more.
+        is_held: The lane has said that no trial begins just now.
     """
 
     lane: Lane[PlannedT]
@@ -143,7 +170,14 @@ class Pass(Generic[PlannedT]):
     n_done: int = 0
     n_due: int = 0
     deaths: int = 0
+    given_up: bool = False
+    is_held: bool = False
     streaks: Streaks = field(default_factory=Streaks)
+
+    @property
+    def is_ending(self) -> bool:
+        """No new trial is begun in this pass."""
+        return self.stop.signal_number is not None or self.tripped or self.given_up
 
     @property
     def tripped(self) -> bool:
@@ -264,9 +298,10 @@ def _blocks(due: Sequence[Due[PlannedT]]) -> deque[deque[Due[PlannedT]]]:
 
 
 def _feed(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]], blocks: deque[deque[Due[PlannedT]]]) -> bool:
-    """Give every idle worker its next attempt; False when nothing runs and nothing is left."""
+    """Give every idle worker its next attempt; False when nothing runs and nothing is left to wait for."""
+    held = False
     for seat in seats:
-        if seat.running is not None or sweep.stop.signal_number is not None or sweep.tripped:
+        if seat.running is not None or sweep.is_ending:
             continue
         if not seat.block and blocks:
             seat.block = blocks.popleft()
@@ -276,18 +311,28 @@ def _feed(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]], blocks: deque
             raise HostError(
                 f"{sweep.results.root}: too little space is left on its disk for another trial; free some, then resume"
             )
-        sweep.lane.require_ready()
+        match sweep.lane.hold(sum(each.running is not None for each in seats)):
+            case Hold.BEGIN:
+                pass
+            case Hold.WAIT:
+                held = True
+                continue
+            case Hold.GIVE_UP:
+                sweep.given_up = True
+                continue
         seat.running = seat.block.popleft()
         seat.since_s = time.monotonic()
         seat.worker.send(SPEC.dump_json(sweep.spec(seat.running)) + b"\n")
-    return any(seat.running is not None for seat in seats)
+    sweep.is_held = held and not sweep.is_ending
+    return sweep.is_held or any(seat.running is not None for seat in seats)
 
 
 def _wait(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]]) -> None:
-    """Sleep until a worker answers or dies, the user stops the sweep, or a trial is overdue."""
+    """Sleep until a worker answers or dies, the user stops the sweep, a trial is overdue, or a hold may be over."""
     now_s = time.monotonic()
     running = [seat for seat in seats if seat.running is not None]
-    timeout_s = max(0.0, min(seat.since_s + sweep.lane.trial_limit_s - now_s for seat in running))
+    waits_s = [seat.since_s + sweep.lane.trial_limit_s - now_s for seat in running]
+    timeout_s = max(0.0, min([*waits_s, HOLD_S] if sweep.is_held else waits_s))
     with selectors.DefaultSelector() as selector:
         selector.register(sweep.stop, selectors.EVENT_READ)
         for seat in running:

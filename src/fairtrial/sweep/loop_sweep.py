@@ -66,6 +66,7 @@ class SweepOptions:
         report: Writes the reports of a directory whose last row is written.
         say: Takes one line for the user's log.
         watch: Takes progress.
+        provider_wait_s: Seconds of one pause for a provider in trouble after which the sweep ends (agent lane).
     """
 
     out: Path | None
@@ -75,6 +76,7 @@ class SweepOptions:
     report: Callable[[Results], None]
     say: Callable[[str], None]
     watch: Callable[[Event], None]
+    provider_wait_s: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class Begun:
         stopped_by: The signal that stopped it, or None.
         seal: The seal's digest; None when the sweep was stopped.
         scratch: The scratch directory when it was kept, else None.
-        tripped: So many endings in a row looked like an outage that it stopped.
+        tripped: So many endings in a row looked like an outage, or a provider was down for so long, that it stopped.
     """
 
     results: Results

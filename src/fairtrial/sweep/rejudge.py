@@ -22,6 +22,7 @@ from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_sweep import SCRATCH_MODE, open_inputs, recorded_commits, recorded_options
+from fairtrial.sweep.candidate import read_frozen
 from fairtrial.workspace.archive import unpack_change
 
 __all__ = ["Rejudged", "rejudge"]
@@ -61,7 +62,9 @@ def rejudge(results: Results, base: Path) -> Iterator[Rejudged]:
     try:
         root.chmod(SCRATCH_MODE)
         blobs = BlobStore(root / BLOBS)
-        tasks = {task.id: task for task in open_inputs(options, blobs, commits=recorded_commits(sweep)).tasks}
+        frozen = None if options.candidate is None else read_frozen(results, options.candidate)
+        inputs = open_inputs(options, blobs, commits=recorded_commits(sweep), frozen=frozen)
+        tasks = {task.id: task for task in inputs.tasks}
         slot = open_slot(root)
         enforcement = probe_limits(slot, allow_unenforced=frozenset(map(Limit, options.allow_unenforced)))
         node = Node(slot=slot, enforcement=enforcement, blobs=blobs, n_workers=1)

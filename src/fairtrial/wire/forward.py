@@ -11,7 +11,8 @@ from fairtrial.wire.exchange import After, Exchange, Observed
 from fairtrial.wire.faults import Fault, FaultReport, plan_faults, take_due
 from fairtrial.wire.http1 import BadMessageError, EndedEarlyError, parse_request_head, read_head, render_answer
 from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, RequestRecord
-from fairtrial.wire.peer import Address, ByteCount, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.peer import Address, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.reader import ByteCount
 
 __all__ = ["Forwarder"]
 

@@ -27,7 +27,8 @@ from fairtrial.wire.http1 import (
     render_status_line,
 )
 from fairtrial.wire.ledger import FrontLedger
-from fairtrial.wire.peer import ByteCount, Peer, listen_for_peers
+from fairtrial.wire.peer import Peer, listen_for_peers
+from fairtrial.wire.reader import ByteCount
 
 __all__ = ["GitFront", "Target", "build_cgi_environment", "parse_target"]
 

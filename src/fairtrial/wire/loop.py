@@ -2,11 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-__all__ = ["Bell", "Slots", "loop_s", "report_errors_to", "run_until_done", "sleep_s", "start_task", "watch_fd"]
+__all__ = [
+    "Bell",
+    "Slots",
+    "Task",
+    "loop_s",
+    "report_errors_to",
+    "run_until_done",
+    "sleep_s",
+    "start_task",
+    "watch_fd",
+    "within_s",
+]
 
 T = TypeVar("T")
+Task: TypeAlias = asyncio.Task[None]
 
 
 def loop_s() -> float:
@@ -24,7 +36,17 @@ def run_until_done(main: Callable[[], Coroutine[None, None, T]]) -> T:
     return asyncio.run(main())
 
 
-def start_task(work: Coroutine[None, None, T]) -> asyncio.Task[T]:
+async def within_s(duration_s: float, work: Coroutine[None, None, T]) -> T:
+    """Do something, and give it up after so long.
+
+    Raises:
+        TimeoutError: It was given up.
+    """
+    async with asyncio.timeout(duration_s):
+        return await work
+
+
+def start_task(work: Coroutine[None, None, None]) -> Task:
     """Run something beside; whoever starts it keeps the task and ends it."""
     return asyncio.create_task(work)
 

@@ -12,23 +12,13 @@ from typing_extensions import override
 
 from fairtrial.errors import UsageError
 from fairtrial.wire.http1 import PIECE_BYTES
+from fairtrial.wire.reader import ByteCount, CountedReader
 
-__all__ = ["Address", "ByteCount", "CountedReader", "Pace", "Peer", "connect_peer", "listen_for_peers", "parse_address"]
+__all__ = ["Address", "Pace", "Peer", "connect_peer", "listen_for_peers", "parse_address"]
 
 # SO_LINGER on with zero seconds: close() sends RST instead of FIN.
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 _LINGER_S = 1.0
-
-
-@dataclass(slots=True)
-class ByteCount:
-    """A running count of bytes.
-
-    Attributes:
-        n_bytes: The count.
-    """
-
-    n_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,48 +47,6 @@ def parse_address(text: str) -> Address:
         msg = f"upstream {text!r} is neither host:port nor unix:/path"
         raise UsageError(msg)
     return Address(host=host.removeprefix("[").removesuffix("]"), port=int(port))
-
-
-class CountedReader:
-    """A stream reader that counts what is taken out of it, and can wait for input without taking it."""
-
-    def __init__(self, reader: asyncio.StreamReader, count: ByteCount) -> None:
-        self._reader = reader
-        self._count = count
-        self._ahead = b""
-
-    async def wait_input(self) -> bool:
-        """Wait until there is something to read; False when the end has come instead."""
-        if not self._ahead:
-            self._ahead = await self._reader.read(1)
-        return bool(self._ahead)
-
-    async def read(self, n: int) -> bytes:
-        """Read at least one byte and at most `n`; b"" at the end."""
-        if self._ahead:
-            data, self._ahead = self._ahead, b""
-        else:
-            data = await self._reader.read(n)
-        self._count.n_bytes += len(data)
-        return data
-
-    async def readuntil(self, separator: bytes) -> bytes:
-        """Read up to and with the one-byte separator.
-
-        Raises:
-            asyncio.IncompleteReadError: The end came first.
-            asyncio.LimitOverrunError: It is further away than the stream's limit.
-        """
-        data, self._ahead = self._ahead, b""
-        if data != separator:
-            try:
-                data += await self._reader.readuntil(separator)
-            except asyncio.IncompleteReadError as error:
-                data += error.partial
-                self._count.n_bytes += len(data)
-                raise asyncio.IncompleteReadError(data, None) from error
-        self._count.n_bytes += len(data)
-        return data
 
 
 class Peer:
@@ -223,7 +171,7 @@ class _Noticing(asyncio.StreamReaderProtocol):
         n_noticed: How often something came.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, reader: CountedReader, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(reader, loop=loop)
         self.n_noticed = 0
 
@@ -252,14 +200,14 @@ async def connect_peer(
         OSError: Nobody listens there, or it cannot prove who it is.
     """
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
+    reader = CountedReader(received, loop)
     protocol = _Noticing(reader, loop)
     if address.port is None:
         transport, _ = await loop.create_unix_connection(lambda: protocol, address.host)
     else:
         transport, _ = await loop.create_connection(lambda: protocol, address.host, address.port, ssl=tls)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    return Peer(CountedReader(reader, received), writer, sent, lambda: protocol.n_noticed)
+    return Peer(reader, writer, sent, lambda: protocol.n_noticed)
 
 
 async def listen_for_peers(
@@ -272,12 +220,9 @@ async def listen_for_peers(
     """
     loop = asyncio.get_running_loop()
 
-    def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        on_peer(Peer(CountedReader(reader, received), writer, sent))
-
     def make_protocol() -> asyncio.StreamReaderProtocol:
-        reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
-        return asyncio.StreamReaderProtocol(reader, on_connection, loop=loop)
+        reader = CountedReader(received, loop)
+        return asyncio.StreamReaderProtocol(reader, lambda _, writer: on_peer(Peer(reader, writer, sent)), loop=loop)
 
     # Port 0: the kernel picks and holds the port in one step, so nobody else can take it in between.
     server = await loop.create_server(make_protocol, "127.0.0.1", 0, backlog=1024)

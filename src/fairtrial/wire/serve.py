@@ -15,7 +15,6 @@ from typing import Protocol, TypeVar
 from typing_extensions import override
 
 from fairtrial.wire.http1 import (
-    PIECE_BYTES,
     BadMessageError,
     BodyKind,
     EndedEarlyError,
@@ -26,7 +25,8 @@ from fairtrial.wire.http1 import (
     render_answer,
     render_status_line,
 )
-from fairtrial.wire.peer import ByteCount, CountedReader, Peer
+from fairtrial.wire.peer import Peer
+from fairtrial.wire.reader import ByteCount, CountedReader
 
 __all__ = ["ClientGoneError", "Handler", "HttpServer", "Incoming"]
 
@@ -227,10 +227,10 @@ class _Connection(asyncio.StreamReaderProtocol):
         on_end: Called then, once.
     """
 
-    def __init__(self, on_client: Callable[["_Connection", asyncio.StreamReader, asyncio.StreamWriter], None]) -> None:
+    def __init__(self, on_client: Callable[["_Connection", Peer], None]) -> None:
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=PIECE_BYTES, loop=loop)
-        super().__init__(reader, lambda reader, writer: on_client(self, reader, writer), loop=loop)
+        reader = CountedReader(ByteCount(), loop)
+        super().__init__(reader, lambda _, writer: on_client(self, Peer(reader, writer, ByteCount())), loop=loop)
         self.has_ended = False
         self.on_end: Callable[[], None] | None = None
 
@@ -275,8 +275,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Connection(self._accept), str(path), backlog=128)
 
-    def _accept(self, connection: "_Connection", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Peer(CountedReader(reader, ByteCount()), writer, ByteCount())
+    def _accept(self, connection: "_Connection", client: Peer) -> None:
         if len(self._tasks) >= self._max:
             client.abort()
             return

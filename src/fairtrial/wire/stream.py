@@ -13,7 +13,8 @@ from fairtrial.wire.faults import Fault, FaultKind, FaultReport, PlannedFault, p
 from fairtrial.wire.gate import hold_back
 from fairtrial.wire.http1 import PIECE_BYTES
 from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, Delivery, RequestRecord
-from fairtrial.wire.peer import Address, ByteCount, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.peer import Address, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.reader import ByteCount
 
 __all__ = ["METHOD", "STREAM_KINDS", "StreamForwarder"]
 

@@ -25,7 +25,8 @@ from fairtrial.wire.http1 import (
     read_body,
     read_head,
 )
-from fairtrial.wire.peer import Address, ByteCount, Peer, connect_peer
+from fairtrial.wire.peer import Address, Peer, connect_peer
+from fairtrial.wire.reader import ByteCount
 
 __all__ = ["Origin", "Reply", "Upstream", "UpstreamBrokenError", "parse_origin"]
 

@@ -14,6 +14,7 @@ import pytest
 
 from fairtrial.bench.arms import Defaults, FoundArm, build_arm, read_arms
 from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.candidate import Candidate, candidate_arm
 from fairtrial.bench.node import BLOBS, Node
 from fairtrial.bench.tasks import bind_task, read_task_file
 from fairtrial.bench.trial import run_bench_trial
@@ -121,6 +122,7 @@ def trial(
         cheat: str | None = None,
         timeout_s: float = 60,
         gateway: str | None = None,
+        candidate: Candidate | None = None,
         **task: object,
     ) -> Row:
         name = f"k{len(list(world.iterdir()))}"
@@ -148,6 +150,8 @@ def trial(
         bound = bind_task(document, 0, parsed.tasks[0], blobs)
         skills = {"plan": world / "acme-plan", "work": world / "acme-work"}
         built = build_arm((arms or read_arms(None))[arm], Defaults(agent=agent, model=MODEL, skills=skills), blobs)
+        if candidate is not None:
+            built = candidate_arm(built, candidate, blobs)
         directory = world / name
         directory.mkdir()
         spec = BenchSpec(

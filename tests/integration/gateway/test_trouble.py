@@ -1,5 +1,6 @@
 """A provider in trouble: the agent sees it, the sweep slows down, nothing is burnt, and faults play it on purpose."""
 
+import http.client
 import socket
 import threading
 import time
@@ -49,8 +50,8 @@ def test_a_provider_that_is_down_is_said_to_be(
     own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer
 ) -> None:
     trial = own_scene.open()
-    own_provider.then(*[make_answer(529, ERROR), *[make_answer(500, ERROR)] * 5])
-    assert [trial.ask().status for _ in range(6)] == [529, *[500] * 5]
+    own_provider.then(*[make_answer(529, ERROR), *[make_answer(500, ERROR)] * 3])
+    assert [trial.ask().status for _ in range(4)] == [529, *[500] * 3]
     (status,) = ask_status(own_scene.control).providers
     assert (status.state, status.reason) == (ProviderState.DOWN, "status 500")
     assert status.retry_in_s > 0
@@ -224,6 +225,59 @@ def test_a_run_is_recorded_without_secrets_and_plays_again(
     assert [reply.status for reply in played] == [500, 200]
     assert played[1].json["content"][0]["text"] == "hello"
     assert again.open.close().totals.spend.usage == live.rows[1].usage
+
+
+def test_a_run_whose_streams_broke_plays_again_with_the_same_breaks(
+    own_scene: Scene, own_provider: Provider, make_stream: MakeStream
+) -> None:
+    """One turn that broke once and was whole then, and one that never came to its end."""
+    path = own_scene.tmp / "recorded.yaml"
+    live = own_scene.open(record=str(path))
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True}
+    first = [{"role": "user", "content": "Fix it."}]
+    second = [*first, {"role": "assistant", "content": "hello"}, {"role": "user", "content": "More."}]
+    own_provider.then(
+        make_stream(3, then=lambda handler: handler.break_off()),
+        make_stream(),
+        *[make_stream(3, then=lambda handler: handler.break_off())] * 2,
+    )
+
+    def play(trial: Trial) -> list[bytes]:
+        got: list[bytes] = []
+        for messages in (first, first, second, second):
+            client = trial.connect()
+            try:
+                got.append(trial.ask({**body, "messages": messages}, client=client).body)
+            except http.client.IncompleteRead as error:
+                got.append(b"broken " + error.partial)
+            client.close()
+        return got
+
+    seen = play(live)
+    live.wait_rows(4)
+    live.open.close()
+    again = own_scene.open(script=str(path))
+    played = play(again)
+    assert [each.startswith(b"broken ") for each in seen] == [True, False, True, True]
+    assert [each.startswith(b"broken ") for each in played] == [True, False, True, True]
+    assert b"hello" in played[1]
+    endings = [row.ending for row in again.wait_rows(4)]
+    assert (
+        endings == [row.ending for row in live.rows] == [Ending.BROKEN, Ending.ANSWERED, Ending.BROKEN, Ending.BROKEN]
+    )
+    assert [row.attempt for row in again.rows] == [1, 2, 1, 2]
+
+
+def test_a_run_whose_provider_was_not_there_plays_again_with_what_its_client_was_told(
+    own_scene: Scene, own_provider: Provider
+) -> None:
+    path = own_scene.tmp / "recorded.yaml"
+    live = own_scene.open(record=str(path))
+    own_provider.then(lambda handler: handler.break_off())
+    assert [live.ask().status for _ in range(2)] == [502, 200]
+    live.open.close()
+    again = own_scene.open(script=str(path))
+    assert [again.ask().status for _ in range(3)] == [502, 200, 200]
 
 
 def test_usage_is_asked_for_only_where_the_arm_wants_it(scene: Scene, provider: Provider) -> None:

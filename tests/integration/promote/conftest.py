@@ -35,6 +35,8 @@ def make_row() -> Callable[..., Row]:
             "sandboxed": True,
             "sandbox_backend": "bubblewrap",
             "limits_enforced": dict.fromkeys(REQUIRED_LIMITS, "cgroup"),
+            "isolation": "shared",
+            "controls": "held",
             "usage_source": "wire",
             "model": "m-1",
             "benchmark_model": "m-1",

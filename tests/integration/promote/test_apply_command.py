@@ -43,6 +43,8 @@ TASK = {
     "id": "t0",
     **dict.fromkeys(("prompt_digest", "verify_digest", "oracle_digest", "oracle_command_digest"), DIGEST),
     "oracle_manifest_digest": DIGEST,
+    "sandbox_dependency_content_digest": DIGEST,
+    "sandbox_dependency_manifest_digest": DIGEST,
     "oracle_files": [{"target": "test.py", "sha256": DIGEST, "size": 3}],
 }
 Row = dict[str, Any]
@@ -193,6 +195,8 @@ def put(document: dict[str, Any], path: str, value: object) -> None:
         ("binding.policy.min_runs", 1, NotPromotableError, "policy is not what"),
         ("binding.policy.metric", "num_turns", NotPromotableError, "policy is not what"),
         ("binding.policy.max_age_days", 900, NotPromotableError, "policy is not what"),
+        ("binding.policy.rehearsal", True, NotPromotableError, "policy is not what"),
+        ("rehearsal", True, NotPromotableError, "a rehearsal is not what the sweep fixed"),
         ("selected_tasks", [], NotPromotableError, "names no task"),
         ("selected_tasks.0.ref", "HEAD", NotPromotableError, "tasks are not the sweep's"),
         ("decisions", [], NotPromotableError, "each once and in order"),
@@ -231,7 +235,11 @@ def test_a_decision_that_stands_twice_is_refused(make_sealed: Callable[..., Resu
 
 
 @pytest.mark.parametrize(
-    "digest", ["prompt_digest", "verify_digest", "oracle_digest", "oracle_command_digest", "oracle_manifest_digest"]
+    "digest",
+    [
+        *("prompt_digest", "verify_digest", "oracle_digest", "oracle_command_digest", "oracle_manifest_digest"),
+        *("sandbox_dependency_content_digest", "sandbox_dependency_manifest_digest"),
+    ],
 )
 @pytest.mark.parametrize("value", [None, "", "ab", DIGEST.upper(), 7])
 def test_a_task_that_is_not_pinned_is_refused(

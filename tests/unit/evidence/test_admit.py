@@ -20,6 +20,8 @@ def row(arm: str = "old", task: str = "t", **fields: object) -> dict[str, object
         "sandboxed": True,
         "sandbox_backend": "bubblewrap",
         "limits_enforced": dict.fromkeys(REQUIRED_LIMITS, "cgroup"),
+        "isolation": "shared",
+        "controls": "held",
         "usage_source": "wire",
         "model": "m-1",
         "benchmark_model": "m-1",
@@ -81,6 +83,12 @@ def test_no_row_of_either_arm_is_a_reason() -> None:
         ({"sandboxed": False}, ReasonKind.UNCONTAINED),
         ({"sandboxed": 1}, ReasonKind.UNCONTAINED),
         ({"sandboxed": None}, ReasonKind.UNCONTAINED),
+        ({"isolation": "process"}, ReasonKind.UNPROVEN_ISOLATION),
+        ({"isolation": None}, ReasonKind.UNPROVEN_ISOLATION),
+        ({"controls": "failed"}, ReasonKind.UNCONTROLLED),
+        ({"controls": "stale"}, ReasonKind.UNCONTROLLED),
+        ({"controls": "missing"}, ReasonKind.UNCONTROLLED),
+        ({"controls": None}, ReasonKind.UNCONTROLLED),
         ({"usage_source": "cli"}, ReasonKind.UNMETERED),
         ({"usage_source": None}, ReasonKind.UNMETERED),
         ({"model": "m-2", "benchmark_model": "m-2"}, ReasonKind.OTHER_MODEL),
@@ -89,7 +97,6 @@ def test_no_row_of_either_arm_is_a_reason() -> None:
         ({"agent_version": "2"}, ReasonKind.MIXED_AGENT),
         ({"agent_version": None}, ReasonKind.MIXED_AGENT),
         ({"effort": "high"}, ReasonKind.MIXED_AGENT),
-        ({"scripted_model": True}, ReasonKind.MIXED_AGENT),
         ({"sandbox_backend": "other"}, ReasonKind.MIXED_SANDBOX),
         ({"source": "fairtrial 2"}, ReasonKind.MIXED_HARNESS),
         ({"price_table": "p 2"}, ReasonKind.MIXED_PRICES),
@@ -120,6 +127,8 @@ def test_one_row_that_does_not_fit_spoils_the_evidence(change: dict[str, object]
     [
         "sandboxed",
         "limits_enforced",
+        "isolation",
+        "controls",
         "usage_source",
         "model",
         "agent",
@@ -155,6 +164,34 @@ def test_every_limit_must_have_been_enforced(limit: str) -> None:
 
 def test_unsafe_rows_without_a_sandbox_say_so_and_are_refused() -> None:
     assert ReasonKind.UNCONTAINED in kinds([row("old"), row("new", sandbox_backend="none")])
+
+
+def scripted(*values: object) -> list[dict[str, object]]:
+    return [row(arm, scripted_model=value) for arm, value in zip(("old", "new"), values, strict=True)]
+
+
+def test_rows_of_a_scripted_model_promote_nothing() -> None:
+    (reason,) = admit(scripted(True, True), POLICY, FIT)
+    assert reason.kind is ReasonKind.SCRIPTED
+    assert kinds(scripted(None, None)) == [ReasonKind.SCRIPTED, ReasonKind.MIXED_AGENT]
+    assert kinds(scripted(0, 0)) == [ReasonKind.SCRIPTED]
+    assert kinds(scripted(False, False)) == []
+
+
+def test_a_rehearsal_lets_a_script_play_the_model_on_both_sides_and_forgives_nothing_else() -> None:
+    rehearsal = replace(FIT, rehearsal=True)
+    assert kinds(scripted(True, True), rehearsal) == []
+    assert kinds(scripted(True, False), rehearsal) == [ReasonKind.MIXED_AGENT]
+    assert kinds([row(arm, scripted_model=True, controls="missing") for arm in ("old", "new")], rehearsal) == [
+        ReasonKind.UNCONTROLLED
+    ]
+
+
+def test_a_task_whose_controls_did_not_hold_is_named() -> None:
+    (reason,) = admit([*ROWS, row("new", "u", controls="stale")], POLICY, FIT)
+    assert reason.detail == (
+        "1 of 5 rows are of task 'u', whose controls are 'stale'; run `fairtrial check`, then measure."
+    )
 
 
 def test_prices_matter_only_to_cost_and_machines_only_to_time() -> None:

@@ -1,6 +1,7 @@
 """A live run, recorded and redacted, plays again: the same replies, the same figures."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from fairtrial.gateway.dialect import Call, Dialect, ReplyReading, ScriptedReply
 from fairtrial.gateway.dialects import DIALECTS
 from fairtrial.gateway.play import Selection, select_reply
 from fairtrial.gateway.record import RecordedExchange, render_script, script_of
-from fairtrial.gateway.script import read_script
+from fairtrial.gateway.script import Script, UsageScript, read_script
 from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import FaultKind
 
@@ -88,7 +89,60 @@ def test_the_main_loop_and_its_subagents_become_agents_of_their_own(
         assert found.reply.usage == usage(n + 1)
 
 
-def test_a_run_without_a_whole_reply_makes_no_script(call_of: Callable[..., Call]) -> None:
-    exchange = RecordedExchange(call=call_of("gemini"), status=500, reading=ReplyReading(usage=None))
+def test_a_run_that_its_client_ended_before_any_reply_makes_no_script(call_of: Callable[..., Call]) -> None:
+    exchange = RecordedExchange(
+        call=call_of("gemini"), status=200, reading=ReplyReading(usage=None, text="half"), client_left=True
+    )
     with pytest.raises(ValueError, match="at least one agent"):
         script_of([exchange], redact=redact)
+
+
+def played_fault(script: Script, call: Call, name: str) -> tuple[str, FaultKind, int | None, int]:
+    found = select_reply(script, call, name)
+    assert isinstance(found, Selection)
+    assert found.fault is not None
+    return found.reply.text, found.fault.kind, found.fault.parameter, found.fault.times
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_broken_reply_breaks_again_inside_itself_and_a_try_later_it_is_whole(
+    name: str, call_of: Callable[..., Call], read: Callable[..., ReplyReading]
+) -> None:
+    dialect = DIALECTS[name]
+    call = call_of(name)
+    whole = read(dialect, dialect.render(reply(2), call))
+    broken = ReplyReading(usage=None, text=whole.text[:3])
+    recorded = [RecordedExchange(call=call, status=200, reading=each) for each in (broken, broken, whole)]
+    script = script_of(recorded, redact=redact)
+    text, kind, n_bytes, times = played_fault(script, call, name)
+    assert (text, kind, n_bytes, times) == ("2: it is [key]\ufffd", FaultKind.TRUNCATE_REPLY, 3, 2)
+    longer = ReplyReading(usage=None, text="x" * 5000)  # what was cut later than the whole reply's end
+    script = script_of([replace(recorded[0], reading=longer), recorded[2]], redact=redact)
+    _, kind, n_bytes, times = played_fault(script, call, name)
+    found = select_reply(script, call, name)
+    assert isinstance(found, Selection)
+    assert (kind, times) == (FaultKind.TRUNCATE_REPLY, 1)
+    assert n_bytes is not None
+    assert n_bytes < len(dialect.render(found.reply, call).body)
+
+
+def test_a_turn_that_never_had_a_whole_reply_keeps_its_place_and_fails_on_every_try(
+    call_of: Callable[..., Call],
+) -> None:
+    calls = [call_of("anthropic-messages", turns=n) for n in range(3)]
+    lower = replace(usage(1), is_lower_bound=True)
+    recorded = [
+        RecordedExchange(call=calls[0], status=None, reading=ReplyReading(usage=None)),
+        RecordedExchange(call=calls[1], status=200, reading=ReplyReading(usage=None)),
+        RecordedExchange(call=calls[1], status=200, reading=ReplyReading(usage=lower, text="half a")),
+        RecordedExchange(call=calls[1], status=200, reading=ReplyReading(usage=None, text="x"), client_left=True),
+        RecordedExchange(call=calls[2], status=500, reading=ReplyReading(usage=None)),
+    ]
+    script = script_of(recorded, redact=redact)
+    found = [played_fault(script, call, "anthropic-messages") for call in calls]
+    assert found == [
+        ("", FaultKind.STATUS, 502, 0),
+        ("half a", FaultKind.TRUNCATE_REPLY, 0, 0),
+        ("", FaultKind.STATUS, 500, 0),
+    ]
+    assert script.agents[0].turns[1].usage == UsageScript(uncached_input=1, cache_read=2, output=3, reasoning=1)

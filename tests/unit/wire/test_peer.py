@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairtrial.wire.peer import Address, ByteCount, CountedReader, Pace, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.peer import Address, Pace, Peer, connect_peer, listen_for_peers
+from fairtrial.wire.reader import ByteCount, CountedReader
 
 
 def _reader(data: bytes, count: ByteCount) -> CountedReader:
-    stream = asyncio.StreamReader()
-    stream.feed_data(data)
-    stream.feed_eof()
-    return CountedReader(stream, count)
+    reader = CountedReader(count, asyncio.get_running_loop())
+    reader.feed_data(data)
+    reader.feed_eof()
+    return reader
 
 
 @settings(deadline=None)
@@ -45,11 +46,10 @@ def test_waiting_for_input_loses_and_counts_nothing(parts: Sequence[bytes], step
 
 def test_a_wait_that_is_cancelled_takes_nothing() -> None:
     async def main() -> None:
-        stream = asyncio.StreamReader()
-        reader = CountedReader(stream, ByteCount())
+        reader = CountedReader(ByteCount(), asyncio.get_running_loop())
         waiting = asyncio.ensure_future(reader.wait_input())
         await asyncio.sleep(0)
-        stream.feed_data(b"x\n")
+        reader.feed_data(b"x\n")
         waiting.cancel()
         await asyncio.wait([waiting])
         assert await reader.readuntil(b"\n") == b"x\n"

@@ -1,0 +1,156 @@
+"""Who decides on a sweep's candidate: fixes everything before the first trial, and decides before the seal."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fairtrial.bench.controls import Freshness
+from fairtrial.errors import UsageError
+from fairtrial.host.clock import utc_now
+from fairtrial.host.git import GitError, git
+from fairtrial.model.bench import Arm, Task
+from fairtrial.promote.binding import Binding, BoundPolicy, bind_candidate
+from fairtrial.promote.promotion import RunStatus, conclude
+from fairtrial.promote.target import sha256_of
+from fairtrial.store.layout import Results
+from fairtrial.sweep.bench_sweep import BenchInputs
+from fairtrial.sweep.candidate import FROZEN
+from fairtrial.workspace.overlay import MAX_OVERLAY_BYTES, incumbent_of
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """The gate as a sweep asks it: see `fairtrial.sweep.candidate.Promoter`."""
+
+    def bind(self, inputs: BenchInputs) -> Mapping[str, object]:
+        """Fix the candidate, its policy and what it would replace; refuse a sweep that could decide nothing.
+
+        Raises:
+            UsageError: No promotion could come of this sweep, whatever its trials show; the message says why.
+            HostError: git cannot read the project.
+        """
+        options, candidate = inputs.options, inputs.candidate
+        asked = options.candidate
+        if candidate is None or asked is None:
+            raise AssertionError("a sweep without a candidate has nothing to bind")
+        policy = BoundPolicy(
+            metric=options.metric,
+            min_runs=asked.min_runs,
+            min_improvement_pct=asked.min_improvement_pct,
+            max_task_regression_pct=asked.max_task_regression_pct,
+            rehearsal=asked.rehearsal,
+        )
+        binding = bind_candidate(
+            candidate.overlay,
+            layout=candidate.layout,
+            project=Path(asked.project),
+            asked_arms=options.arms,
+            arms=inputs.loaded,
+            benchmark_model=options.model,
+            policy=policy,
+            candidate_overlay=FROZEN,
+            proposer_model=asked.proposer_model,
+        )
+        problems = [*_problems_of_request(inputs), *_problems_of_arms(inputs, binding)]
+        if problems:
+            raise UsageError(f"--candidate-overlay: nothing could be promoted: {'; '.join(problems)}")
+        return binding.as_json()
+
+    def conclude(self, results: Results, *, complete: bool) -> None:
+        """Write `promotion.json`, if the sweep has a candidate.
+
+        Raises:
+            IntegrityError: A row cannot be believed.
+        """
+        conclude(results, now=utc_now(), status=RunStatus.COMPLETE if complete else RunStatus.ABORTED)
+
+
+def _problems_of_request(inputs: BenchInputs) -> Iterator[str]:
+    options = inputs.options
+    if options.candidate is not None and options.runs < options.candidate.min_runs:
+        yield f"--runs {options.runs} is less than --min-runs {options.candidate.min_runs}"
+    for name, state in inputs.controls.items():
+        if state is not Freshness.HELD:
+            yield f"the controls of task {name} are {state}: run `fairtrial check {options.tasks}` first"
+    for arm in inputs.arms:
+        if arm.model != options.model:
+            yield f"arm {arm.name} runs with {arm.model}, not with --model {options.model}"
+
+
+def _problems_of_arms(inputs: BenchInputs, binding: Binding) -> Iterator[str]:
+    """Say where an arm in use does not load what the candidate would replace, or its form not the candidate."""
+    by_name = {arm.name: arm for arm in inputs.arms}
+    for name in binding.required_candidate_arms:
+        incumbent = by_name[incumbent_of(name) or ""]
+        placed = {skill.name for skill in incumbent.skills}
+        skills_directory = inputs.skills_directories[incumbent.agent]
+        yield from _problems_of_placed(incumbent, binding)
+        touched = _touched(inputs, incumbent)
+        in_tree = sorted(touched - placed)
+        if in_tree and skills_directory not in (binding.layout.root, *binding.layout.mirrors):
+            yield (
+                f"agent {incumbent.agent} of arm {incumbent.name} looks for skills in {skills_directory}, which is no"
+                f" place of the skill layout; place {in_tree[0]} by --skill or in the arms file"
+            )
+            continue
+        for task in inputs.tasks:
+            yield from _problems_of_shadows(task, sorted(touched & placed), skills_directory, incumbent)
+            if in_tree:
+                yield from _problems_of_tree(task, binding, frozenset(in_tree))
+
+
+def _touched(inputs: BenchInputs, incumbent: Arm) -> frozenset[str]:
+    if inputs.candidate is None:
+        raise AssertionError("checked by bind")
+    return inputs.loaded[incumbent.name] & frozenset(inputs.candidate.overlay.skills)
+
+
+def _problems_of_placed(incumbent: Arm, binding: Binding) -> Iterator[str]:
+    root = binding.layout.root
+    for skill in incumbent.skills:
+        files = {blob.name: blob.sha256 for blob in skill.files}
+        for bound in binding.candidate_files:
+            path = bound.path.removeprefix(f"{root}/{skill.name}/")
+            if path != bound.path and files.get(path) != binding.target_base_digests[bound.path]:
+                yield (
+                    f"arm {incumbent.name} is given another {bound.path} than the project holds: name the project's"
+                    f" own directory of {skill.name}"
+                )
+
+
+def _problems_of_shadows(task: Task, placed: list[str], directory: str | None, incumbent: Arm) -> Iterator[str]:
+    """A skill of the same name in the tree would be loaded in place of the one that is placed."""
+    for skill in placed:
+        if directory is not None and _blob(task, f"{directory}/{skill}/SKILL.md") is not None:
+            yield (
+                f"task {task.id} has a skill {skill} of its own in its tree, which the agent of arm {incumbent.name}"
+                " may load in place of the placed one: place it under another name, or not at all"
+            )
+
+
+def _problems_of_tree(task: Task, binding: Binding, skills: frozenset[str]) -> Iterator[str]:
+    depth = len(binding.layout.root.split("/"))
+    for bound in binding.candidate_files:
+        if bound.path.split("/")[depth] not in skills:
+            continue
+        for target in binding.layout.targets(bound.path):
+            hidden = any(f"{target}/".startswith(f"{path}/") for path in task.hidden)
+            content = None if hidden else _blob(task, target)
+            if content is None or sha256_of(content) != binding.target_base_digests[target]:
+                what = "does not show its agents" if content is None else "shows its agents another"
+                yield (
+                    f"task {task.id} {what} {target}{'' if content is None else ' than the project holds'}: choose a"
+                    " ref that has it, or place the skill by --skill or in the arms file"
+                )
+
+
+def _blob(task: Task, path: str) -> bytes | None:
+    """A file of a task's commit; None when there is none."""
+    try:
+        return git(
+            ["cat-file", "blob", f"{task.commit}:{path}"], cwd=Path(task.repository), keep_bytes=MAX_OVERLAY_BYTES + 1
+        )
+    except GitError as problem:
+        if problem.returncode is None:
+            raise
+        return None

@@ -1,0 +1,85 @@
+"""A test per limit: a sweep of two trials, of which the first reaches it and the second does its work."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+pytestmark = [
+    pytest.mark.needs("bwrap", "git"),
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("attack-sweep"),
+]
+
+MEND: Final = "sed -i 's/a - b/a + b/' calc.py"
+PYTHON: Final = "exec python3 -I -S -c '{}'"
+HOLD: Final = "signal.pause()"
+
+LIMITS: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = {
+    "processes": (
+        PYTHON.format("import os, signal\nwhile True:\n  try: os.fork() or signal.pause()\n  except OSError: pass"),
+        {"processes": 64},
+    ),
+    "memory": (PYTHON.format("held = []\nwhile True: held.append(bytes(bytearray(1 << 20)))"), {"memory_mib": 192}),
+    "cpu": (PYTHON.format("while True: pass"), {"cpu_s": 2}),
+    "files": (
+        PYTHON.format(
+            f"import os, signal\nheld = []\ntry:\n  while True: held.append(os.dup(0))\nexcept OSError: {HOLD}"
+        ),
+        {"files": 128},
+    ),
+    "disk": ("head -c 200M /dev/zero >big; exec sleep 300", {"disk_mib": 16}),
+    "inodes": (
+        PYTHON.format(
+            f'import signal\ntry:\n  for n in range(200000): open(str(n), "x").close()\nexcept OSError: {HOLD}\n{HOLD}'
+        ),
+        {"inodes": 2000},
+    ),
+}
+"""What reaches a limit and goes on until it is ended, and the limit. What an agent prints is cut before it is much, so
+that output has a test of its own with an agent that prints by itself."""
+
+
+def run_two(sweep: Callable[..., Any], script: str, task: Mapping[str, object], *more: object) -> Any:  # noqa: ANN401 - see conftest
+    return sweep({"a-reaches-it": (script, task), "b-works": (MEND, {})}, *more)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_limit_ends_its_trial_by_its_name_and_the_sweep_goes_on(sweep: Callable[..., Any], limit: str) -> None:
+    script, limits = LIMITS[limit]
+    swept = run_two(sweep, script, {"limits": limits})
+    row, other = swept.rows["a-reaches-it"], swept.rows["b-works"]
+    assert (row["resolved"], row["error_kind"]) == (False, "limit-exceeded"), row["error_detail"]
+    assert f"limit of {limit}" in row["error_detail"]
+    assert (other["resolved"], other["error_kind"]) == (True, None), other["error_detail"]
+    assert swept.done.returncode == 0
+    assert (row["limits_enforced"][limit] or "") != ""
+
+
+def test_time_ends_its_trial_whatever_ignores_the_request_and_the_sweep_goes_on(sweep: Callable[..., Any]) -> None:
+    # The agent tells its children nothing, and neither they nor it heed TERM or can: the rest is stopped.
+    script = (
+        "trap '' TERM INT HUP; setsid bash -c 'trap \"\" TERM; while :; do sleep 1; done' & kill -STOP $PPID; sleep 600"
+    )
+    swept = run_two(sweep, script, {}, "--timeout", 20)
+    row, other = swept.rows["a-reaches-it"], swept.rows["b-works"]
+    assert (row["resolved"], row["error_kind"]) == (False, "agent-timeout"), row["error_detail"]
+    assert row["oracle_passed"] is False, "what stood there at the hard stop is judged"
+    assert swept.said("a-reaches-it").count("\n") >= 1, "what was printed until then is kept"
+    assert other["error_kind"] in {None, "agent-timeout"}, "the machine may be slow, but it had its turn"
+    assert swept.done.returncode == 0
+
+
+@pytest.mark.parametrize("judge", ["verify", "oracle"])
+def test_a_judge_that_never_ends_is_the_arms_failure_and_the_sweep_goes_on(
+    sweep: Callable[..., Any], judge: str
+) -> None:
+    # B56: what the change does to them, a check or an oracle must not hold the sweep up.
+    endless = "printf 'import time\\ntime.sleep(900)\\n' >"
+    script = endless + ("tests/test_calc.py" if judge == "verify" else "calc.py")
+    swept = run_two(sweep, script, {}, "--timeout", 20)
+    row = swept.rows["a-reaches-it"]
+    assert row["resolved"] is False
+    assert row["error_kind"] == ("verify-failed" if judge == "verify" else "oracle-failed"), row["error_detail"]
+    assert set(swept.rows) == {"a-reaches-it", "b-works"}
+    assert swept.done.returncode == 0

@@ -1,0 +1,103 @@
+"""The gateway of a sweep: its death voids what runs, it ends with its sweep, and no socket stays."""
+
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(300), pytest.mark.xdist_group("gateway-life")]
+
+Sweep = Any
+WaitFor = Callable[..., None]
+USAGE = {"uncached_input": 100, "output": 10}
+BUSY = [
+    {"calls": [{"tool": "Bash", "input": {"command": "sed -i 's/a - b/a + b/' calc.py"}}], "usage": USAGE},
+    {"calls": [{"tool": "Bash", "input": {"command": "sleep 4"}}], "usage": USAGE},
+    {"text": "Done.", "usage": USAGE},
+]
+
+
+def gateway_below(pid: int) -> int | None:
+    """The gateway that a sweep started, by its command line."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            if b"gateway" in words:
+                return int(child)
+    return None
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def sockets_below(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]
+
+
+@pytest.fixture
+def scratch(public_path: Path) -> Path:
+    return public_path
+
+
+def start_busy(sweep: Sweep, scratch: Path, *more: object) -> Any:  # noqa: ANN401 - a Popen
+    script = sweep.write_script([{"name": "main", "turns": BUSY}])
+    return sweep.start("--script", script, "--scratch", scratch, *more)
+
+
+def wait_for_requests(sweep: Sweep, wait_for: WaitFor, n_trials: int) -> None:
+    """Until so many trials are in their second command."""
+    logs = sweep.out.glob
+    wait_for(
+        lambda: sum(log.read_bytes().count(b'"kind":"request"') >= 2 for log in logs("trials/*/1/wire-*")) >= n_trials
+    )
+
+
+def test_the_death_of_the_gateway_voids_what_runs_and_the_sweep_can_be_resumed(
+    sweep: Sweep, scratch: Path, wait_for: WaitFor
+) -> None:
+    with start_busy(sweep, scratch, "--runs", 3, "--workers", 2) as process:
+        wait_for_requests(sweep, wait_for, 2)
+        gateway = gateway_below(process.pid)
+        assert gateway is not None
+        assert sockets_below(scratch) != []
+        os.kill(gateway, signal.SIGKILL)
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 3, stderr
+    assert "the gateway died" in stderr
+    assert {row["error_kind"] for row in sweep.rows} <= {"session-error", "cancelled"}
+    assert [row["error_kind"] for row in sweep.rows].count("session-error") >= 1
+    assert len(sweep.rows) == 2
+    assert not any(row["resolved"] for row in sweep.rows)
+    assert sockets_below(scratch) == []
+    done = sweep.resume("--scratch", scratch)
+    assert done.returncode == 0, done.stderr
+    assert [row["error_kind"] for row in sweep.rows[2:]] == [None, None, None]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_the_gateway_ends_with_its_sweep_and_leaves_no_socket(
+    sweep: Sweep, scratch: Path, wait_for: WaitFor, ending: signal.Signals
+) -> None:
+    with start_busy(sweep, scratch, "--runs", 1) as process:
+        wait_for_requests(sweep, wait_for, 1)
+        gateway = gateway_below(process.pid)
+        assert gateway is not None
+        assert sockets_below(scratch) != []
+        os.kill(process.pid, ending)
+        process.communicate(timeout=120)
+    wait_for(lambda: not is_alive(gateway), timeout_s=30)
+    wait_for(lambda: sockets_below(scratch) == [], timeout_s=30)
+    done = sweep.resume("--scratch", scratch)
+    assert done.returncode == 0, done.stderr
+    assert [row["error_kind"] for row in sweep.rows] == [
+        "interrupted" if ending is signal.SIGKILL else "cancelled",
+        None,
+    ]
