@@ -161,6 +161,16 @@ def test_a_tool_that_claims_what_it_did_not_do_fails_the_control(make_trial: Mak
 
 
 @pytest.mark.needs("git")
+def test_a_client_that_hangs_is_ended_once_the_fault_has_hit_it(make_trial: MakeTrial) -> None:
+    _, rows = play(make_trial, "git", "reply_stalled")
+    row = verdicts(rows)["reply_stalled"]
+    assert row["valid"], row["invalid_reason"]
+    assert (row["client_timed_out"], row["client_killed"], row["client_claim"]) == (True, False, "none")
+    assert (row["server_truth"], row["verdict"]) == ("durable", "unreported_but_durable")
+    assert row["retry_safe"], row["retry_failures"]
+
+
+@pytest.mark.needs("git")
 def test_a_forced_publication_replaces_another_writers_work_and_says_so(make_trial: MakeTrial) -> None:
     _, rows = play(make_trial, "git", "rival_first", "rival_forced_over")
     found = verdicts(rows)
