@@ -5,6 +5,11 @@ measured in the same run and under the same ids: one overlay mount and three bar
 milliseconds, and what 200 trials leave on the scratch disk. Exit codes: 0 within 60 ms or 4 times the floor, whichever
 is more · 1 over.
 
+    python benchmarks/trial.py --flat
+
+looks instead at memory and scratch disk while such a sweep goes on, once in a while, and compares the trials from 20 to
+70 with the last fifty. Exit codes: 0 neither grew by more than 2 MiB · 1 one did.
+
 Run it on a quiet machine.
 """
 
@@ -15,6 +20,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +34,9 @@ N_COMMITS = 300
 N_TRIALS = 200
 LIMIT_MS = 60.0
 LIMIT_RATIO = 4.0
+EARLY = (20, 70)
+PAUSE_S = 0.3
+MOST_GROWTH_MIB = 2.0
 FLOOR = """
 import subprocess, sys, time
 from pathlib import Path
@@ -71,42 +82,118 @@ def make_repository(root: Path) -> None:
     subprocess.run(["git", "reset", "-q", "--hard"], cwd=root, check=True)
 
 
-def main() -> int:
+def prepare(base: Path) -> list[str]:
+    """Write the repository and its task; the command line of the sweep."""
+    make_repository(base / "repo")
+    (base / "o").write_text("nothing\n")
+    task = {
+        "id": "nothing",
+        "class": "none",
+        "repo": "repo",
+        "prompt": "Do nothing.",
+        "verify": "true",
+        "oracle": {"command": "true", "files": [{"source": "o", "target": "o"}]},
+    }
+    (base / "tasks.yaml").write_text(json.dumps({"tasks": [task]}))
+    command = ["bench", "--tasks", base / "tasks.yaml", "--arms", "baseline", "--agent", "nop", "--model", "none"]
+    words = [*command, "--runs", N_TRIALS, "--out", base / "r", "--scratch", base]
+    return [sys.executable, "-m", "fairtrial", "-q", *map(str, words)]
+
+
+def measure_time(base: Path) -> int:
     """Measure both sides."""
+    command = prepare(base)
+    floor = [sys.executable, "-c", FLOOR, str(base)]
+    done = subprocess.run(slot_argv(floor, 0), check=True, capture_output=True, text=True)
+    floor_ms = statistics.median(map(float, done.stdout.split()))
+    sweep = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    rows = [json.loads(line) for line in (base / "r" / "results.jsonl").read_text().splitlines()]
+    moments = [datetime.fromisoformat(row["recorded_at"]) for row in rows]
+    gaps = [(b - a).total_seconds() * 1000 for a, b in pairwise(moments)]
+    trial_ms = statistics.median(gaps)
+    left = sum(path.lstat().st_size for path in base.glob("ft-*/**/*") if not path.is_dir())
+    limit_ms = max(LIMIT_MS, LIMIT_RATIO * floor_ms)
+    state = "ok" if trial_ms <= limit_ms else "over"
+    print(f"trial: {trial_ms:.1f} ms; floor: {floor_ms:.1f} ms; ratio {trial_ms / floor_ms:.1f}: {state}")
+    first, last = statistics.median(gaps[:50]), statistics.median(gaps[-50:])
+    print(f"first 50: {first:.1f} ms; last 50: {last:.1f} ms; left on the scratch disk: {left} bytes")
+    print(f"sweep ended with {sweep.returncode}, {len(rows)} rows, pid {os.getpid()}")
+    return 0 if state == "ok" else 1
+
+
+def measure_flatness(base: Path) -> int:
+    """Look at a sweep while it goes on."""
+    seen: list[dict[str, float]] = []
+    with subprocess.Popen(prepare(base), stdout=subprocess.DEVNULL) as sweep:
+        while sweep.poll() is None:
+            seen.append({"trials": count_rows(base), **memory_of(sweep.pid), "scratch": scratch_mib(base)})
+            time.sleep(PAUSE_S)
+    early = [each for each in seen if EARLY[0] <= each["trials"] < EARLY[1]]
+    late = [each for each in seen if N_TRIALS - 50 <= each["trials"] < N_TRIALS]
+    worst_mib = 0.0
+    for name in ("sweep", "worker", "scratch"):  # the nop agent needs no gateway
+        before, after = (statistics.median(each.get(name, 0.0) for each in part) for part in (early, late))
+        worst_mib = max(worst_mib, after - before)
+        print(f"{name}: {before:.1f} MiB after {EARLY[0]} to {EARLY[1]} trials, {after:.1f} MiB at the end")
+    state = "flat" if worst_mib <= MOST_GROWTH_MIB else "growing"
+    print(f"{len(early)} and {len(late)} looks; sweep ended with {sweep.returncode}: {state}")
+    return 0 if state == "flat" and sweep.returncode == 0 else 1
+
+
+def count_rows(base: Path) -> int:
+    """Trials that are on disk."""
+    path = base / "r" / "results.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def memory_of(root: int) -> dict[str, float]:
+    """Resident MiB of the sweep's process and of its worker."""
+    found: dict[str, float] = {}
+    for pid in descendants(root):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            continue  # it has just ended
+        role = "sweep" if pid == root else "worker" if "worker" in words else None
+        kib = status.partition("VmRSS:")[2].split()[:1]
+        if role is not None and kib and "fairtrial.host.enter" not in words:
+            found[role] = max(found.get(role, 0.0), int(kib[0]) / 1024)
+    return found
+
+
+def descendants(root: int) -> Iterator[int]:
+    """A process and all below it."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        waiting += [child for child, parent in parents.items() if parent == pid]
+
+
+def scratch_mib(base: Path) -> float:
+    """MiB of blocks in the scratch directory, as seen from outside the worker's mounts."""
+    n_bytes = 0
+    for scratch in base.glob("ft-*"):
+        for directory, _, files in os.walk(scratch):  # unlike glob, it goes on where a trial has just removed something
+            for name in files:
+                with suppress(OSError):
+                    n_bytes += (Path(directory) / name).lstat().st_blocks * 512
+    return n_bytes / (1 << 20)
+
+
+def main() -> int:
+    """Make a place, measure in it, remove it."""
     base = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
     base.chmod(0o711)
     try:
-        make_repository(base / "repo")
-        (base / "o").write_text("nothing\n")
-        task = {
-            "id": "nothing",
-            "class": "none",
-            "repo": "repo",
-            "prompt": "Do nothing.",
-            "verify": "true",
-            "oracle": {"command": "true", "files": [{"source": "o", "target": "o"}]},
-        }
-        (base / "tasks.yaml").write_text(json.dumps({"tasks": [task]}))
-        floor = [sys.executable, "-c", FLOOR, str(base)]
-        done = subprocess.run(slot_argv(floor, 0), check=True, capture_output=True, text=True)
-        floor_ms = statistics.median(map(float, done.stdout.split()))
-        command = ["bench", "--tasks", base / "tasks.yaml", "--arms", "baseline", "--agent", "nop", "--model", "none"]
-        words = [*command, "--runs", N_TRIALS, "--out", base / "r", "--scratch", base]
-        sweep = subprocess.run(
-            [sys.executable, "-m", "fairtrial", "-q", *map(str, words)], check=False, stdout=subprocess.DEVNULL
-        )
-        rows = [json.loads(line) for line in (base / "r" / "results.jsonl").read_text().splitlines()]
-        moments = [datetime.fromisoformat(row["recorded_at"]) for row in rows]
-        gaps = [(b - a).total_seconds() * 1000 for a, b in pairwise(moments)]
-        trial_ms = statistics.median(gaps)
-        left = sum(path.lstat().st_size for path in base.glob("ft-*/**/*") if not path.is_dir())
-        limit_ms = max(LIMIT_MS, LIMIT_RATIO * floor_ms)
-        state = "ok" if trial_ms <= limit_ms else "over"
-        print(f"trial: {trial_ms:.1f} ms; floor: {floor_ms:.1f} ms; ratio {trial_ms / floor_ms:.1f}: {state}")
-        first, last = statistics.median(gaps[:50]), statistics.median(gaps[-50:])
-        print(f"first 50: {first:.1f} ms; last 50: {last:.1f} ms; left on the scratch disk: {left} bytes")
-        print(f"sweep ended with {sweep.returncode}, {len(rows)} rows, pid {os.getpid()}")
-        return 0 if state == "ok" else 1
+        return measure_flatness(base) if sys.argv[1:] == ["--flat"] else measure_time(base)
     finally:
         shutil.rmtree(base)
 

@@ -143,7 +143,7 @@ def test_proof_without_end_ends_at_the_time_limit(judge_tool: JudgeCommand) -> N
 
 
 def test_an_oracle_that_ignores_the_request_to_end_is_killed(judge_tool: JudgeCommand) -> None:
-    verdict = judge_tool(SOLVED, command="trap '' TERM; while :; do :; done", limits=Limits(wall_s=2, grace_s=0.5))
+    verdict = judge_tool(SOLVED, command="trap '' TERM; while :; do :; done", limits=Limits(wall_s=8, grace_s=0.5))
     assert_failed(verdict)
     assert verdict.state is SandboxState.FORCED_KILL
 

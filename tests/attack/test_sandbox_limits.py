@@ -15,6 +15,8 @@ pytestmark = pytest.mark.needs("bwrap")
 RunInside = Callable[..., SandboxResult]
 
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
+UNTIL_READY_S = 6.0
+"""By then a shell has set its trap or stopped itself, on a busy machine too."""
 
 
 def living_of(slot: Slot) -> list[str]:
@@ -51,25 +53,25 @@ def read(path: Path) -> bytes:
 
 
 def test_a_descendant_that_holds_the_output_cannot_delay_the_end(inside: RunInside) -> None:
-    result = inside("sleep 60 & echo done", limits=Limits(wall_s=30))
-    assert result.state is SandboxState.EXITED
-    assert result.elapsed_ms < 20_000
+    # Delayed, it would be out of time.
+    assert inside("sleep 600 & echo done", limits=Limits(wall_s=60)).state is SandboxState.EXITED
 
 
 def test_a_command_that_complies_with_term_is_a_timeout(inside: RunInside) -> None:
-    result = inside("trap 'echo bye; exit 0' TERM; while :; do sleep 0.1; done", limits=Limits(wall_s=0.5, grace_s=20))
+    result = inside(
+        "trap 'echo bye; exit 0' TERM; while :; do sleep 0.1; done", limits=Limits(wall_s=UNTIL_READY_S, grace_s=60)
+    )
     assert (result.state, result.limit, result.stdout.head) == (SandboxState.TIMEOUT, Limit.WALL, b"bye\n")
-    assert result.elapsed_ms < 15_000
 
 
 def test_a_command_that_ignores_term_is_killed_after_the_grace(inside: RunInside, slot: Slot) -> None:
-    result = inside("trap '' TERM; while :; do sleep 1; done", limits=Limits(wall_s=0.3, grace_s=0.3))
+    result = inside("trap '' TERM; while :; do sleep 1; done", limits=Limits(wall_s=UNTIL_READY_S, grace_s=0.3))
     assert (result.state, result.limit, result.returncode) == (SandboxState.FORCED_KILL, Limit.WALL, None)
     assert living_of(slot) == []
 
 
 def test_a_stopped_sandbox_is_killed(inside: RunInside, slot: Slot) -> None:
-    result = inside("kill -STOP -1; kill -STOP $$; sleep 99", limits=Limits(wall_s=0.5, grace_s=0.3))
+    result = inside("kill -STOP -1; kill -STOP $$; sleep 99", limits=Limits(wall_s=UNTIL_READY_S, grace_s=0.3))
     assert (result.state, result.limit) == (SandboxState.FORCED_KILL, Limit.WALL)
     assert living_of(slot) == []
 

@@ -81,7 +81,7 @@ def _require_as_committed(task: Task, path: bytes, before: Tree, now: Tree) -> N
 def _commit(node: Node, task: Task, layer: Layer, paths: tuple[str, ...]) -> str:
     spec = SandboxSpec(
         argv=("/bin/sh", "-c", _COMMIT, "sh", *paths),
-        env={**judge_environment(), **_IDENTITY},
+        env={**judge_environment(task), **_IDENTITY},
         binds=(workspace_bind(layer),),
         limits=limits_of(task.limits, wall_s=COMMIT_S),
     )

@@ -18,6 +18,7 @@ from fairtrial.judging.values import (
     CapturedFile,
     ChangedPath,
     CheckVerdict,
+    Isolation,
     JudgedTree,
     OracleSpec,
     OracleVerdict,
@@ -25,7 +26,7 @@ from fairtrial.judging.values import (
     Runner,
     Surroundings,
 )
-from fairtrial.model.bench import Into, Oracle, Task
+from fairtrial.model.bench import Into, Task
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.change import MOST_BYTES, Change, Kind, apply_change
 from fairtrial.workspace.layers import Layer, open_layer
@@ -64,9 +65,9 @@ def judge(
         HostError: The host failed.
     """
     around = Surroundings(
-        env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
+        env=judge_environment(task), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
     )
-    oracle = _oracle_spec(node, task.oracle)
+    oracle = _oracle_spec(node, task)
     with judged_tree(node, task, prepared, change) as tree:
         flags = flag_change(tree.change)
         authored = run_check(
@@ -100,7 +101,7 @@ def check_base(node: Node, task: Task, prepared: Prepared, *, timeout_s: float) 
         HostError: The host failed.
     """
     around = Surroundings(
-        env=judge_environment(), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
+        env=judge_environment(task), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
     )
     with judged_tree(node, task, prepared, Change(entries=())) as tree:
         return run_check(
@@ -151,11 +152,13 @@ def _content(tree: Tree, path: bytes) -> bytes | None:
     return tree.read_file(path, MOST_BYTES) if mode is not None and stat.S_ISREG(mode) else None
 
 
-def _oracle_spec(node: Node, oracle: Oracle) -> OracleSpec:
+def _oracle_spec(node: Node, task: Task) -> OracleSpec:
+    oracle = task.oracle
     return OracleSpec(
         command=oracle.command,
         runner=None if oracle.runner is None else Runner(oracle.runner),
         expect_tests=oracle.expect_tests,
+        isolation=Isolation(task.isolation),
         files=tuple(
             CapturedFile(
                 target=file.blob.name,

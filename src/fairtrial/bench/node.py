@@ -12,13 +12,14 @@ from typing import Final, TypeAlias, cast
 
 from fairtrial.bench.assets import ASSETS, copy_assets
 from fairtrial.bench.blobs import BlobStore, framed_digest
+from fairtrial.bench.environment import Seen, describe_tree
 from fairtrial.errors import HostError
 from fairtrial.host.limits import Enforcement, probe_limits
 from fairtrial.host.lock import acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import SEARCH_PATH, Slot, open_slot
-from fairtrial.model.agent import AgentProbe
+from fairtrial.model.agent import AgentProbe, Installation
 from fairtrial.model.bench import Task, TaskLimits
 from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Limit, Limits, Network, SandboxSpec
 from fairtrial.model.trial import BenchSpec
@@ -27,6 +28,7 @@ from fairtrial.protocols import Agent
 from fairtrial.workspace.frozen import load_layer, save_layer
 from fairtrial.workspace.layers import Base, Layer, Room, Storage, choose_storage, open_layer
 from fairtrial.workspace.template import Template, make_template
+from fairtrial.workspace.tree import Tree
 
 __all__ = [
     "BLOBS",
@@ -36,6 +38,7 @@ __all__ = [
     "Prepared",
     "judge_environment",
     "limits_of",
+    "search_path",
     "workspace_bind",
 ]
 
@@ -62,6 +65,13 @@ class FoundAgent:
     agent: Agent
     plugin: Plugin
     probe: AgentProbe
+
+    @property
+    def installation(self) -> Installation:
+        """How it is started; `Node.agent` refuses one that cannot be."""
+        if self.probe.installation is None:
+            raise AssertionError(self.probe.missing)
+        return self.probe.installation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +112,7 @@ class Node:
     _failed: dict[_Key, str] = field(default_factory=dict["_Key", str])
     _over: dict[tuple[Base, str], Prepared] = field(default_factory=dict[tuple[Base, str], Prepared])
     _agents: dict[str, FoundAgent] = field(default_factory=dict[str, FoundAgent])
+    _repositories: dict[Base, Seen] = field(default_factory=dict[Base, Seen])
 
     @classmethod
     def open(cls, spec: BenchSpec) -> "Node":
@@ -155,7 +166,7 @@ class Node:
         Raises:
             HostError: The set-up failed.
         """
-        key = (task.id, task.repository, task.commit, task.hidden, task.setup_digest)
+        key = _key(task)
         if key not in self._prepared:
             template = self.template(task)
             base = Base(trees=(template.tree,))
@@ -163,6 +174,19 @@ class Node:
                 base = self._try_set_up(key, task, base)
             self._prepared[key] = Prepared(template=template, base=base, head=template.commit)
         return self._prepared[key]
+
+    def repository(self, task: Task, base: Base, layer: Layer) -> Seen:
+        """What the repository itself tells agents; looked at once for each base, in a layer over it.
+
+        Raises:
+            HostError: It cannot be read.
+        """
+        if base not in self._repositories:
+            try:
+                self._repositories[base] = describe_tree(Tree(layer.before))
+            except OSError as problem:
+                raise HostError(f"task {task.id}: its tree cannot be read: {problem}") from problem
+        return self._repositories[base]
 
     def put_over(self, prepared: Prepared, task: Task, name: str, fill: Callable[[Layer], str]) -> Prepared:
         """The same place with one more layer, which is filled the first time and frozen then.
@@ -231,7 +255,7 @@ class Node:
     def _run_setup(self, task: Task, command: str, layer: Layer) -> None:
         spec = SandboxSpec(
             argv=("/bin/sh", "-c", command),
-            env=judge_environment(),
+            env=judge_environment(task),
             binds=(workspace_bind(layer), *self.binds(task)),
             network=Network.HOST if task.setup_network else Network.NONE,
             limits=limits_of(task.limits, wall_s=SETUP_S),
@@ -248,13 +272,17 @@ class Node:
         """What a task sees of the host besides its tree: toolchains where the host has them, frozen dependencies."""
         frozen = self.blobs.root.parent / ASSETS
         return (
-            *(Bind(source=Path(path), target=path) for path in task.toolchains),
+            *(Bind(source=Path(path), target=path) for path in task.toolchains if not _is_system(path)),
             *(Bind(source=frozen / each.digest, target=f"{WORKSPACE}/{each.target}") for each in task.dependencies),
         )
 
     def close(self) -> None:
         """Let go of the set-up layers."""
         self._held.close()
+
+
+def _key(task: Task) -> _Key:
+    return (task.id, task.repository, task.commit, task.hidden, task.setup_digest)
 
 
 def limits_of(limits: TaskLimits, *, wall_s: float) -> Limits:
@@ -279,7 +307,17 @@ def _never(holder: str) -> None:
     """Another worker sets the same tree up: there is nothing to say."""
 
 
-def judge_environment() -> dict[str, str]:
+def _is_system(path: str) -> bool:
+    """Every sandbox has /usr, and nothing can be mounted in it."""
+    return Path(path).is_relative_to("/usr")
+
+
+def search_path(task: Task, system: str) -> str:
+    """Where programs are found: in the toolchains first, since a task names one to have it used."""
+    return ":".join((*(f"{path}/bin" for path in task.toolchains), system))
+
+
+def judge_environment(task: Task) -> dict[str, str]:
     """The environment of set-up, authored check and oracle."""
     return {
         "CI": "1",
@@ -289,7 +327,7 @@ def judge_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "NO_COLOR": "1",
-        "PATH": SEARCH_PATH,
+        "PATH": search_path(task, SEARCH_PATH),
         "SHELL": "/bin/sh",
         "TERM": "dumb",
         "TMPDIR": "/tmp",  # noqa: S108 - inside the sandbox

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from fairtrial.bench.assets import content_digest, manifest_digest, snapshot_digest
+from fairtrial.bench.environment import Seen
 from fairtrial.bench.node import FoundAgent
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
@@ -12,6 +13,7 @@ from fairtrial.errors import IntegrityError
 from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.host.files import write_durably
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 
@@ -109,6 +111,8 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
     logs = sorted(directory.glob("wire-*.jsonl")) if directory.is_dir() else []
     for path in logs:
         try:
+            # The gateway may still be ending its log: what it writes from here on goes to a file without a name.
+            write_durably(path, path.read_bytes(), mode=0o644)
             rows += read_ledger(path)
         except (OSError, IntegrityError) as problem:
             row["unmeasured_reason"] = f"{path.name}: {problem}"[:200]
@@ -130,7 +134,7 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
     }
 
 
-def session_fields(sessions: Sequence[Session], agent: FoundAgent) -> Row:
+def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: Seen) -> Row:
     """Usage, cost, turns and time over the sessions of an attempt: the wire's, with the client's claims beside."""
     speaks = agent.agent.dialect is not None
     closed = [session.closed for session in sessions]
@@ -159,26 +163,20 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent) -> Row:
         "evidence_diagnostics": [s.transcript_problem for s in sessions if s.transcript_problem is not None],
         "agent_version": agent.probe.version,
         "environment": [{"phase": session.phase, **session.environment} for session in sessions],
-        "environment_undeclared": _undeclared(sessions, agent),
+        "environment_repository": repository,
+        "environment_undeclared": _undeclared(sessions, agent, repository),
         "limits_enforced": dict(sessions[0].result.enforced) if sessions else {},
     }
 
 
-def _undeclared(sessions: Sequence[Session], agent: FoundAgent) -> Row:
-    """What arms with the same agent must see alike: all that no arm can ask for."""
+def _undeclared(sessions: Sequence[Session], agent: FoundAgent, repository: Seen) -> Row:
+    """What arms must see alike: all that none of them asked for."""
     name = agent.plugin.name
-    variables = {variable for session in sessions for variable in cast("list[str]", session.environment["variables"])}
-    files = {
-        target: digest
-        for session in sessions
-        for target, digest in cast("dict[str, str]", session.environment["configuration"]).items()
+    shared = {
+        f"repository {aspect}": repository[aspect] for aspect in ("guidance", "configuration", "mcp_servers", "hooks")
     }
-    return {
-        f"{name} variables": sorted(variables),
-        f"{name} configuration": files,
-        f"{name} version": agent.probe.version,
-        f"{name} plugin": agent.plugin.file_sha256,
-    }
+    labelled = {label: value for session in sessions for label, value in session.undeclared.items()}
+    return {**shared, **labelled, f"{name} version": agent.probe.version, f"{name} plugin": agent.plugin.file_sha256}
 
 
 def integrity_flags(sessions: Sequence[Session]) -> list[str]:

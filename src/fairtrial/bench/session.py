@@ -1,13 +1,13 @@
 """One session: an agent in a sandbox, behind the relay, with the gateway as its only way out."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from fairtrial.agents.sessions import CONFIG_ROOT
-from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, workspace_bind
+from fairtrial.agents.sessions import SYSTEM_PATH
+from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
+from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
@@ -26,7 +26,7 @@ from fairtrial.workspace.layers import Layer
 
 __all__ = ["Session", "SessionOrder", "run_session"]
 
-PORT: Final = 8484
+PORT: Final = int(ENDPOINT.rpartition(":")[2])
 RELAY: Final = "/opt/relay.py"
 SOCKET_ROOT: Final = "/run/model"
 RELAY_GRACE_S: Final = 10.0
@@ -78,6 +78,7 @@ class Session:
         transcript_problem: Why not, else None.
         out_of_time: It took longer than it may.
         environment: What the agent could see of its surroundings, without what differs from trial to trial.
+        undeclared: What of that must be the same for other arms, by a label that says for which.
     """
 
     phase: str
@@ -90,6 +91,7 @@ class Session:
     transcript_problem: str | None
     out_of_time: bool
     environment: Mapping[str, object]
+    undeclared: Mapping[str, object]
 
 
 def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent) -> Session:
@@ -103,10 +105,9 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
     spec, raw = order.spec, node.blobs.root.parent / f"o{order.spec.short_name}"
     dialect = agent.agent.dialect
     if dialect is None or spec.gateway is None:
-        plan = _plan(node, order, agent, token="")
-        sandbox = _sandbox(node, plan, layer, order, opened=None)
-        result = _run(node, sandbox, layer, raw)
-        seen = _describe(plan, "")
+        request = _request(node, order, agent, token="")
+        seen = _describe(order, agent, request)
+        result = _run(node, _sandbox(node, _plan(order, agent, request), layer, order, opened=None), layer, raw)
         return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen)
     ledger = order.directory / f"wire-{order.phase.name}.jsonl"
     opening = TrialOpening(
@@ -126,48 +127,38 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
     closed = None
     with OpenTrial(Path(spec.gateway), opening) as trial:
         token = trial.opened.token
-        plan = _plan(node, order, agent, token=token)
+        request = _request(node, order, agent, token=token)
+        seen = _describe(order, agent, request)
+        plan = _plan(order, agent, request)
         result = _run(node, _sandbox(node, plan, layer, order, opened=trial.opened), layer, raw)
         try:
             closed = trial.close()
         except GatewayGoneError:
             closed = None  # the ending says so: session-error, with what the wire log holds as a lower bound
-    seen = _describe(plan, token)
     return _finish(order, agent, result, raw, closed=closed, gone=closed is None, ledger=ledger, token=token, seen=seen)
 
 
-def _describe(plan: SessionPlan, token: str) -> dict[str, object]:
-    """What a session could see: variables by name, generated configuration by digest, mounts by place."""
-    configuration = {
-        file.target: hashlib.sha256(file.content.replace(token.encode(), b"") if token else file.content).hexdigest()
-        for file in plan.files
-        if file.target.startswith(CONFIG_ROOT)
-    }
-    return {
-        "variables": sorted(plan.env),
-        "configuration": configuration,
-        "mounts": sorted({*(bind.target for bind in plan.binds), *(each.target for each in plan.tmpfs)}),
-        "generated_files": sorted(file.target for file in plan.files),
-    }
-
-
-def _plan(node: Node, order: SessionOrder, agent: FoundAgent, *, token: str) -> SessionPlan:
+def _describe(order: SessionOrder, agent: FoundAgent, request: SessionRequest) -> dict[str, object]:
     arm = order.spec.bench.arm
-    request = SessionRequest(
+    digests = {skill.name: skill.digest for skill in arm.skills}
+    return describe_session(agent.agent, agent.installation, request, digests)
+
+
+def _request(node: Node, order: SessionOrder, agent: FoundAgent, *, token: str) -> SessionRequest:
+    arm = order.spec.bench.arm
+    return request_of(
+        arm,
+        order.phase,
         prompt=order.prompt,
-        model=arm.model,
-        endpoint=f"http://127.0.0.1:{PORT}",
         token=token,
         timeout_s=order.timeout_s,
-        tools=order.phase.tools,
-        skills=tuple(_skill(node, files, order, agent) for files in arm.skills),
-        effort=arm.effort,
+        skills=[_skill(node, files, order, agent) for files in arm.skills],
         patch=order.patch,
     )
-    installation = agent.probe.installation
-    if installation is None:
-        raise AssertionError("an agent without installation is refused by Node.agent")
-    plan = agent.agent.session(request, installation)
+
+
+def _plan(order: SessionOrder, agent: FoundAgent, request: SessionRequest) -> SessionPlan:
+    plan = agent.agent.session(request, agent.installation)
     if order.cheat is not None:
         plan = replace(plan, argv=("/bin/sh", "-s"), stdin=order.cheat)
     return plan
@@ -197,6 +188,7 @@ def _sandbox(
         argv=argv,
         env={
             **plan.env,
+            "PATH": plan.env["PATH"].removesuffix(SYSTEM_PATH) + search_path(task, SYSTEM_PATH),
             "FAIRTRIAL_DEADLINE": f"{deadline_s:.3f}",
             "FAIRTRIAL_GRACE_S": f"{RELAY_GRACE_S - GRACE_S:g}",
         },
@@ -225,7 +217,7 @@ def _finish(
     gone: bool,
     ledger: Path | None,
     token: str,
-    seen: Mapping[str, object],
+    seen: dict[str, object],
 ) -> Session:
     name = f"transcript-{order.phase.name}.jsonl"
     problem = None
@@ -254,4 +246,5 @@ def _finish(
         transcript_problem=problem,
         out_of_time=result.elapsed_ms >= order.timeout_s * 1000,
         environment=seen,
+        undeclared=undeclared(agent.plugin.name, order.spec.bench.arm, order.phase, seen),
     )

@@ -139,6 +139,7 @@ class TaskEntry:
         setup: Shell command that prepares the tree before any arm.
         setup_network: It may use the network.
         expensive: It is skipped unless asked for.
+        holdout: Only the final gate of `fairtrial evolve` uses it; nothing is learnt from it.
         hidden: Paths that no trial may see.
         toolchains: Absolute host paths that trials see read-only.
         sandbox_copy: Paths of the repository's work tree that are put into the tree.
@@ -159,6 +160,7 @@ class TaskEntry:
     setup: str | None = None
     setup_network: bool = False
     expensive: bool = False
+    holdout: bool = False
     hidden: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
     sandbox_copy: tuple[str, ...] = ()
@@ -186,6 +188,10 @@ class TaskEntry:
             _require_path("source", each.source)
         _require_apart("sandbox_dependencies: target", tuple(each.target for each in self.sandbox_dependencies))
         _require_path("reference", self.reference)
+        if self.isolation is IsolationMode.PROCESS and any(each.into is Into.WORKSPACE for each in self.oracle.files):
+            raise ValueError(
+                "isolation 'process' keeps the oracle out of the workspace, so no file of it can go 'into: workspace'"
+            )
         names = [cheat.name for cheat in self.cheats]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"cheat {twice[0]!r} is named twice; name it once")

@@ -20,7 +20,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, FairtrialError, UsageError
 from fairtrial.host.git import GitError, git
-from fairtrial.model.bench import Blob, Cheat, IsolationMode, Oracle, OracleFile, Task
+from fairtrial.model.bench import Blob, Cheat, Oracle, OracleFile, Task
 from fairtrial.workspace.template import resolve_commit
 
 __all__ = ["Selection", "bind_task", "binding_changes", "read_task_file", "select_tasks", "task_binding"]
@@ -62,8 +62,16 @@ def read_task_file(path: Path) -> tuple[Document, TaskFile]:
     return document, parsed
 
 
-def select_tasks(parsed: TaskFile, *, only: Sequence[str], include_expensive: bool) -> Selection:
+def select_tasks(
+    parsed: TaskFile, *, only: Sequence[str], include_expensive: bool, include_holdout: bool = False
+) -> Selection:
     """Choose what runs.
+
+    Args:
+        parsed: The task file.
+        only: Ids of the tasks that are meant; none for all that are not held out.
+        include_expensive: Expensive tasks run too.
+        include_holdout: Tasks that are held out run without being named, as their controls must.
 
     Raises:
         UsageError: A name is unknown, or nothing is left.
@@ -71,10 +79,12 @@ def select_tasks(parsed: TaskFile, *, only: Sequence[str], include_expensive: bo
     known = [task.id for task in parsed.tasks]
     for name in only:
         require_known(name, known, what="task", where="--only")
-    named = [task for task in parsed.tasks if not only or task.id in only]
+    named = [task for task in parsed.tasks if task.id in only or (not only and (include_holdout or not task.holdout))]
     selected = tuple(task for task in named if include_expensive or not task.expensive)
     skipped = tuple(task.id for task in named if task.expensive and not include_expensive)
     if not selected:
+        if not named:
+            raise UsageError("no task is selected: all are held out for `fairtrial evolve`; name some with --only")
         raise UsageError(f"no task is selected; expensive ones need --include-expensive: {', '.join(skipped)}")
     return Selection(selected, skipped)
 
@@ -125,8 +135,6 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
         )
     except UsageError as problem:
         raise located(("id",), problem) from problem
-    if entry.isolation is not IsolationMode.SHARED:
-        raise document.error(("tasks", index, "isolation"), f"isolation {entry.isolation} is not built yet; use shared")
     for each in entry.toolchains:
         if not Path(each).is_dir():
             raise document.error(("tasks", index, "toolchains"), f"{each}: no such directory on this host")
@@ -187,6 +195,14 @@ def task_binding(task: Task) -> dict[str, object]:
             for each in task.oracle.files
         ],
         "reference_digest": task.reference.sha256 if task.reference else None,
+        "cheats": [
+            {
+                "name": each.name,
+                "patch_sha256": each.patch.sha256 if each.patch else None,
+                "script_sha256": each.script.sha256 if each.script else None,
+            }
+            for each in task.cheats
+        ],
     }
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 from fairtrial.store.redact import Redactor
 
@@ -61,11 +61,11 @@ def _event(line: bytes) -> bytes:
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
-        return _serialised(value)
+        return _serialised(cast("dict[str, object]", value))
     kept = line[:LONGEST_TEXT_BYTES]
     text: dict[str, object] = {"unparsed": kept.decode("utf-8", "backslashreplace").rstrip("\n")}
     return _serialised(text if len(kept) == len(line) else text | {"omitted_bytes": len(line) - len(kept)})
 
 
-def _serialised(value: object) -> bytes:
+def _serialised(value: dict[str, object]) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -99,9 +99,11 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     with ExitStack() as stack:
         start = prepare_arm(node, task, spec.bench.arm)
         layer = stack.enter_context(open_layer(start.base, slot=node.slot, room=room, storage=storage))
+        repository = node.repository(task, start.base, layer)
         work = _work(node, spec, directory, prepared, agent, layer)
         left_over = _clean_up(stack)
-    row = identity_of(spec) | session_fields(work.sessions, agent) | _change_fields(node, work, prepared, directory)
+    row = identity_of(spec) | session_fields(work.sessions, agent, repository)
+    row |= _change_fields(node, work, prepared, directory)
     row |= {
         "sandboxed": True,
         "sandbox_backend": "bubblewrap",

@@ -54,6 +54,7 @@ SEED = 20260908
 @click.option("--rehearsal", is_flag=True, help="Let a --script play the model: the promotion then is a rehearsal.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at the same time.")
+@click.option("--engine", default="local", show_default=True, help="What starts workers (see `fairtrial plugins`).")
 @path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
 @path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp].")
 @click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the order inside blocks.")
@@ -102,6 +103,7 @@ def command(
     rehearsal: bool,
     timeout: float,
     workers: int,
+    engine: str,
     out: Path | None,
     scratch: Path | None,
     seed: int,
@@ -172,6 +174,7 @@ def command(
         script=existing(script),
         base_url=base_url,
         key_env=key_env,
+        engine=engine,
         candidate=candidate,
     )
     if dry_run:

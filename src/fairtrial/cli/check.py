@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from fairtrial.bench.blobs import BlobStore
-from fairtrial.bench.controls import write_controls
+from fairtrial.bench.controls import EXIT_AT_IMPORT, REFERENCE
+from fairtrial.bench.controls_note import Checked, write_controls
 from fairtrial.cli.finish import NOT_ENOUGH
 from fairtrial.cli.options import path_option, split_names
 from fairtrial.cli.output import print_json, result_console
@@ -17,9 +17,8 @@ from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.report.document import Document, Table, print_document
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_plan import BenchOptions
-from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
+from fairtrial.sweep.bench_sweep import begin_bench, recorded_bindings
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows
-from fairtrial.sweep.scratch import scratch_base
 
 __all__ = ["command"]
 
@@ -50,7 +49,7 @@ def command(
     that ends its process with status 0 when it is loaded. No model is spoken to. How it went is noted beside the task
     file, and every later report says which tasks have no fresh controls.
 
-    Exit codes: 0 all controls held; 1 one did not; 5 one could not be tried.
+    Exit codes: 0 all controls held; 1 one did not; 5 one could not be tried, or a task has no reference.
     """
     options = BenchOptions(
         tasks=str(tasks.absolute()),
@@ -75,7 +74,7 @@ def command(
         begun = begin_bench(options, how, n_workers=workers)
     verdicts = judge_controls(final_rows(begun.results, read_sweep(begun.results)))
     if begun.stopped_by is None:
-        _note(options, verdicts, begun, scratch)
+        _note(options, verdicts, begun)
     code = _exit_code(verdicts, stopped_by=begun.stopped_by)
     if as_json:
         controls = [asdict(verdict) for verdict in verdicts]
@@ -86,13 +85,11 @@ def command(
     return code
 
 
-def _note(options: BenchOptions, verdicts: tuple[ControlVerdict, ...], begun: Begun, scratch: Path | None) -> None:
-    with private_blobs(scratch_base(scratch)) as blobs:
-        bound = open_inputs(options, BlobStore(blobs.root), commits={}).tasks
-    held = {
-        task.id: all(verdict.held is Held.HELD for verdict in verdicts if verdict.task == task.id) for task in bound
-    }
-    write_controls(Path(options.tasks), held, bound, when=rfc3339(utc_now()), seal=begun.seal or "")
+def _note(options: BenchOptions, verdicts: tuple[ControlVerdict, ...], begun: Begun) -> None:
+    """Note how it went, for the tasks as they were when they were checked."""
+    bindings = recorded_bindings(read_sweep(begun.results))
+    checked = Checked(when=rfc3339(utc_now()), results=str(begun.results.root.absolute()), seal=begun.seal or "")
+    write_controls(Path(options.tasks), bindings, verdicts, checked)
 
 
 def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None) -> int:
@@ -100,14 +97,28 @@ def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None) 
         return 128 + stopped_by
     if any(verdict.held is Held.FAILED for verdict in verdicts):
         return 1
-    return NOT_ENOUGH if any(verdict.held is Held.UNKNOWN for verdict in verdicts) else 0
+    solvable = {verdict.task for verdict in verdicts if verdict.control == REFERENCE}
+    lacking = any(verdict.held is Held.UNKNOWN or verdict.task not in solvable for verdict in verdicts)
+    return NOT_ENOUGH if lacking else 0
 
 
 def _document(verdicts: tuple[ControlVerdict, ...]) -> Document:
     rows = [(v.task, v.control, v.held.value, f"{v.passed} / {v.runs}", v.reason) for v in verdicts]
     table = Table(title="Controls", headers=("task", "control", "verdict", "oracle passed / runs", "reason"), rows=rows)
     notes = ["The reference must pass every time; nothing else may pass at all."]
-    without = sorted({v.task for v in verdicts} - {v.task for v in verdicts if v.control == "reference"})
-    if without:
-        notes.append(f"No reference, so it is not known whether they can be solved: {', '.join(without)}.")
+    notes += [
+        f"FLAKY ORACLE: {v.task}: {v.reason}. An oracle that depends on time, order or chance compares nothing."
+        for v in verdicts
+        if v.flaky
+    ]
+    tasks = sorted({v.task for v in verdicts})
+    for control, meaning in (
+        (REFERENCE, "No reference, so it is not known whether they can be solved"),
+        (
+            EXIT_AT_IMPORT,
+            "No reference in a language that can end its process when it is loaded, so that was not tried",
+        ),
+    ):
+        if lacking := sorted(set(tasks) - {v.task for v in verdicts if v.control == control}):
+            notes.append(f"{meaning}: {', '.join(lacking)}.")
     return Document(title="fairtrial check", notes=notes, tables=[table])

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "bench": "Run a sweep of the agent lane.",
     "check": "Controls: is each task worth spending on?",
     "doctor": "What this host can do, with remedies.",
+    "evolve": "Propose, measure, decide, again: let a model improve a skill.",
     "gate": "Does the candidate replace the incumbent?",
     "init": "Write an example to start from.",
     "loop": "Run a sweep of the tool lane.",

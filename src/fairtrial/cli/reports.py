@@ -1,15 +1,16 @@
 """Rows to reports: which lane, which renderer, which files. Shared by the commands that end with a report."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console
 
 from fairtrial.errors import IntegrityError, UsageError
-from fairtrial.evidence.bench import BenchFold, BenchSummary
+from fairtrial.evidence.bench import BenchFold, BenchSummary, with_plan
 from fairtrial.evidence.loop_report import LoopSummary, summarize_loop
 from fairtrial.evidence.loop_runs import LoopFold
 from fairtrial.host.files import write_durably
@@ -61,7 +62,13 @@ def summarize_results(results: Results) -> Report:
     """
     sweep = read_sweep(results)
     rows = read_rows(results.results_jsonl, sweep_id=sweep.sweep)
-    return _fold(rows, sweep.lane, results.results_jsonl)
+    report = _fold(rows, sweep.lane, results.results_jsonl)
+    if not isinstance(report.summary, BenchSummary):
+        return report
+    plan = cast("Sequence[Mapping[str, object]]", sweep.document["plan"])
+    skipped = cast("Sequence[str]", sweep.document.get("skipped_tasks", ()))
+    trials = ((str(trial["task"]), str(trial["arm"])) for trial in plan)
+    return Report(summary=with_plan(report.summary, trials, skipped))
 
 
 def summarize_file(path: Path) -> Report:

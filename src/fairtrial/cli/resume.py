@@ -4,9 +4,12 @@ from pathlib import Path
 
 import click
 
+from fairtrial.cli.evolved import finish_evolution
 from fairtrial.cli.finish import finish, finish_bench
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
+from fairtrial.evolve.evolution import resume_evolution
+from fairtrial.evolve.record import is_evolution, open_evolution
 from fairtrial.promote.promoter import Gate
 from fairtrial.store.layout import open_results
 from fairtrial.store.sweep_file import read_sweep
@@ -48,13 +51,11 @@ def command(
     provider_wait: float,
     as_json: bool,
 ) -> int:
-    """Finish the sweep in DIRECTORY.
+    """Finish the sweep in DIRECTORY, or go on with the evolution in it.
 
     Every trial without a counting attempt (interrupted, void, never begun) gets a new one.
     A changed input (a subject's version, a scenario, an option) is refused by name.
     """
-    results = open_results(directory)
-    is_bench = read_sweep(results).lane == "bench"
     with Progress() as progress:
         how = SweepOptions(
             out=None,
@@ -66,6 +67,11 @@ def command(
             watch=progress.watch,
             provider_wait_s=provider_wait,
         )
+        if is_evolution(directory):
+            evolved = resume_evolution(open_evolution(directory), how, n_workers=workers)
+            return finish_evolution(evolved, as_json=as_json)
+        results = open_results(directory)
+        is_bench = read_sweep(results).lane == "bench"
         begun = (
             resume_bench(results, how, n_workers=workers, promoter=Gate()) if is_bench else resume_loop(results, how)
         )

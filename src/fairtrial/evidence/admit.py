@@ -23,7 +23,7 @@ CLOCK_SKEW: Final = timedelta(minutes=5)
 REQUIRED_LIMITS: Final = ("processes", "memory", "cpu", "disk", "inodes", "files", "output", "wall")
 UNCONTAINED: Final = "none"
 CONTROLS_HELD: Final = "held"
-PROVEN_ISOLATION: Final = "shared"
+PROVEN_ISOLATIONS: Final = frozenset({"shared", "process"})
 MAX_SHOWN: Final = 4
 SAME_EVERYWHERE: Final = ("agent", "agent_version", "effort", "scripted_model", "sandbox_backend", "source")
 SAME_IN_A_TASK: Final = (
@@ -201,7 +201,7 @@ def _look_at_its_containment(row: Row, fold: _Fold) -> None:
 
 
 def _look_at_its_truth(row: Row, fold: _Fold, admission: Admission) -> None:
-    if row.get("isolation") != PROVEN_ISOLATION:
+    if row.get("isolation") not in PROVEN_ISOLATIONS:
         shown = row.get("isolation")
         fold.count(ReasonKind.UNPROVEN_ISOLATION, f"judged with isolation {shown!r:.80}, for which nobody vouches yet")
     if row.get("usage_source") != "wire":

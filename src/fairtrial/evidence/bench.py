@@ -6,8 +6,8 @@ superseded as well.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -34,6 +34,7 @@ __all__ = [
     "broken_incumbents",
     "first_trip_index",
     "savings",
+    "with_plan",
 ]
 
 BASELINE: Final = "baseline"
@@ -127,12 +128,28 @@ class BenchSummary:
         final_streak: Length of the outage streak at the end.
         max_streak: Length of the longest outage streak.
         remarks: What must be known beside the figures.
+        planned: Trials of the plan by task and arm; None for bare rows, which have no plan.
+        skipped_tasks: Tasks that the plan leaves out because they are expensive.
     """
 
     aggregates: Aggregates
     final_streak: int
     max_streak: int
     remarks: Remarks = field(default_factory=Remarks)
+    planned: Mapping[str, Mapping[str, int]] | None = None
+    skipped_tasks: tuple[str, ...] = ()
+
+    @property
+    def uncounted(self) -> Mapping[str, Mapping[str, int]]:
+        """Planned trials without a counting attempt, by task and arm; only where there are any."""
+        lacking: dict[str, dict[str, int]] = {}
+        for task, arms in (self.planned or {}).items():
+            for arm, n_planned in arms.items():
+                aggregate = self.aggregates.get(task, {}).get(arm)
+                n_valid = 0 if aggregate is None else aggregate.valid_runs
+                if n_valid < n_planned:
+                    lacking.setdefault(task, {})[arm] = n_planned - n_valid
+        return lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +270,35 @@ class BenchFold:
         )
 
 
+def with_plan(summary: BenchSummary, trials: Iterable[tuple[str, str]], skipped: Iterable[str]) -> BenchSummary:
+    """The same summary with its plan: an arm that never began has a line too, of no runs. Pure.
+
+    Args:
+        summary: What the rows say.
+        trials: Task and arm of each planned trial.
+        skipped: Tasks that were left out.
+    """
+    planned: dict[str, dict[str, int]] = {}
+    for task, arm in trials:
+        planned.setdefault(task, {}).setdefault(arm, 0)
+        planned[task][arm] += 1
+    every = {
+        task: {
+            arm: summary.aggregates.get(task, {}).get(arm) or _Cell().aggregate()
+            for arm in sorted(summary.aggregates.get(task, {}).keys() | planned.get(task, {}).keys())
+        }
+        for task in sorted(summary.aggregates.keys() | planned.keys())
+    }
+    return replace(summary, aggregates=every, planned=planned, skipped_tasks=tuple(skipped))
+
+
 def savings(aggregates: Aggregates, *, baseline: str = BASELINE) -> Savings:
     """Give per task and arm by how many percent its medians lie below the baseline's; nothing where no baseline ran."""
     return {
         task: {
             arm: {name: percent_saved(arms[baseline].medians[name], aggregate.medians[name]) for name in SAVINGS_FIELDS}
             for arm, aggregate in arms.items()
-            if baseline in arms and arm != baseline
+            if baseline in arms and arms[baseline].runs and arm != baseline
         }
         for task, arms in aggregates.items()
     }
@@ -270,7 +309,8 @@ def broken_incumbents(aggregates: Aggregates, *, incumbents: Collection[str] = I
     resolved: Counter[str] = Counter()
     for arms in aggregates.values():
         for arm, aggregate in arms.items():
-            resolved[arm] += aggregate.resolved
+            if aggregate.runs:
+                resolved[arm] += aggregate.resolved
     return sorted(arm for arm in incumbents if arm in resolved and resolved[arm] == 0)
 
 

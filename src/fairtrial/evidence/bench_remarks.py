@@ -4,26 +4,44 @@ Fed row by row beside `bench.BenchFold`; keeps counts, never rows.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Final, cast
 
 from fairtrial.evidence.endings import is_void
 from fairtrial.evidence.rows import Row, flag, text
 
-__all__ = ["PROVENANCE_FIELDS", "CellRemarks", "RemarkFold", "Remarks"]
+__all__ = ["PROVENANCE_FIELDS", "TASK_FIELDS", "CellRemarks", "Disagreement", "RemarkFold", "Remarks"]
 
 PROVENANCE_FIELDS: Final = (
     "model",
+    "effort",
     "agent",
     "agent_version",
     "sandbox_backend",
+    "usage_source",
+    "cost_source",
+    "price_table",
     "fairtrial",
     "host",
-    "kernel",
+    "platform",
+    "timestamp_utc",
+)
+TASK_FIELDS: Final = (
+    "task_base_sha",
+    "sanitized_task_sha",
+    "task_prompt_digest",
+    "oracle_digest",
+    "isolation",
+    "controls",
+    "setup_network",
 )
 MOST_VALUES: Final = 10
-HELD: Final = "held"
+MOST_DISAGREEMENTS: Final = 200
+NOTHING_TO_SAY: Final = frozenset({"held", "checking"})
+"""What rows say of controls that held, and the rows of the check itself."""
+UNRECORDED: Final = "unrecorded"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,11 +66,34 @@ class CellRemarks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Where an agent's own words do not agree with what we saw, in one run.
+
+    Attributes:
+        task: The task.
+        arm: The arm.
+        run: The run; None where the row does not say.
+        what: Phase and subject, such as `work: usage`.
+        wire: What we saw.
+        agent: What the agent says of it.
+    """
+
+    task: str
+    arm: str
+    run: int | None
+    what: str
+    wire: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remarks:
     """All of it.
 
     Attributes:
         cells: By task and arm.
+        tasks: By task, the values of each field of `TASK_FIELDS` that occur, at most ten each.
+        disagreements: The first 200 disagreements between the wire and agents; the counts in `cells` have all.
         provenance: Values of each field of `PROVENANCE_FIELDS` that occur, at most ten each.
         without_controls: Tasks whose controls are not known to hold, with what is known.
         scripted: Rows whose model was a script.
@@ -60,6 +101,8 @@ class Remarks:
     """
 
     cells: Mapping[str, Mapping[str, CellRemarks]] = field(default_factory=dict[str, Mapping[str, CellRemarks]])
+    tasks: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict[str, Mapping[str, tuple[str, ...]]])
+    disagreements: tuple[Disagreement, ...] = ()
     provenance: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     without_controls: Mapping[str, str] = field(default_factory=dict[str, str])
     scripted: int = 0
@@ -71,6 +114,8 @@ class RemarkFold:
 
     def __init__(self) -> None:
         self._cells: dict[str, dict[str, CellRemarks]] = {}
+        self._tasks: dict[str, dict[str, set[str]]] = {}
+        self._disagreements: list[Disagreement] = []
         self._provenance: dict[str, Counter[str]] = {name: Counter() for name in PROVENANCE_FIELDS}
         self._controls: dict[str, str] = {}
         self._scripted = 0
@@ -78,16 +123,23 @@ class RemarkFold:
 
     def add(self, row: Row, *, task: str, arm: str) -> None:
         """Take one row."""
-        known = text(row.get("controls"))
-        if known is not None and known != HELD:
+        known = text(row.get("controls")) or UNRECORDED
+        if known not in NOTHING_TO_SAY:
             self._controls[task] = known
         self._scripted += flag(row.get("scripted_model")) is True
         for name, values in self._provenance.items():
             value = text(row.get(name))
             if value is not None and (value in values or len(values) < MOST_VALUES):
                 values[value] += 1
+        of_task = self._tasks.setdefault(task, {name: set() for name in TASK_FIELDS})
+        for name, known_values in of_task.items():
+            if row.get(name) is not None and len(known_values) < MOST_VALUES:
+                known_values.add(str(row[name]))
         if is_void(row):
             return
+        self._disagreements += islice(
+            _disagreements(row, task=task, arm=arm), MOST_DISAGREEMENTS - len(self._disagreements)
+        )
         cell = self._cells.setdefault(task, {}).setdefault(arm, CellRemarks())
         cell.tests_edited += _is_nonempty(row.get("tests_edited"))
         cell.needs_its_tests += (
@@ -110,6 +162,11 @@ class RemarkFold:
         """Give what was found."""
         return Remarks(
             cells={task: dict(sorted(arms.items())) for task, arms in sorted(self._cells.items())},
+            tasks={
+                task: {name: tuple(sorted(values)) for name, values in found.items() if values}
+                for task, found in sorted(self._tasks.items())
+            },
+            disagreements=tuple(self._disagreements),
             provenance={name: tuple(sorted(values)) for name, values in self._provenance.items() if values},
             without_controls=dict(sorted(self._controls.items())),
             scripted=self._scripted,
@@ -119,6 +176,43 @@ class RemarkFold:
                 if any(len(values) > 1 for values in seen.values())
             },
         )
+
+
+def _disagreements(row: Row, *, task: str, arm: str) -> Iterator[Disagreement]:
+    flags: object = row.get("integrity_flags")
+    run = row.get("run")
+    for flagged in cast("list[object]", flags) if isinstance(flags, list) else []:
+        phase, _, subject = str(flagged).partition(": ")
+        wire, agent = _both_sides(row, phase, subject)
+        number = run if isinstance(run, int) else None
+        yield Disagreement(task=task, arm=arm, run=number, what=str(flagged), wire=wire, agent=agent)
+
+
+def _both_sides(row: Row, phase: str, subject: str) -> tuple[str, str]:
+    """What each side says; of an attempt with several sessions the wire's figures are those of all of them."""
+    reported: object = row.get("reported_usage")
+    of_phase = [
+        claim
+        for claim in (cast("list[object]", reported) if isinstance(reported, list) else [])
+        if isinstance(claim, dict) and cast("dict[str, object]", claim).get("phase") == phase
+    ]
+    claim = cast("dict[str, object]", of_phase[0]) if of_phase else {}
+    match subject.split(" ", maxsplit=1)[0]:
+        case "usage":
+            usage: object = claim.get("usage")
+            said = cast("dict[str, object]", usage) if isinstance(usage, dict) else {}
+            return _tokens(row), _tokens(said)
+        case "cost":
+            return f"{row.get('cost_usd')} USD", f"{claim.get('cost_usd')} USD"
+        case "skill":
+            return f"skills proven: {row.get('skill_invoked')}", f"skills used: {claim.get('skills_used')}"
+        case _:
+            return "a fault of the provider", "success"
+
+
+def _tokens(found: Mapping[str, object]) -> str:
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    return " + ".join("unknown" if found.get(name) is None else str(found[name]) for name in names) + " tokens"
 
 
 def _is_nonempty(value: object) -> bool:

@@ -31,6 +31,7 @@ class ControlVerdict:
         held: Whether it showed what it must.
         runs: Attempts that count.
         passed: Of these, how many the oracle passed.
+        flaky: The same reference passed and failed.
         reason: What is wrong, in words; "" when it held.
     """
 
@@ -39,6 +40,7 @@ class ControlVerdict:
     held: Held
     runs: int
     passed: int
+    flaky: bool
     reason: str
 
 
@@ -64,7 +66,10 @@ def _judge(task: str, control: str, rows: list[Row]) -> ControlVerdict:
         held, reason = Held.FAILED, "the oracle passes what solves nothing"
     elif control != REFERENCE and any(flag(row.get("oracle_passed")) is None for row in valid):
         held, reason = Held.UNKNOWN, "the oracle was not asked"
-    return ControlVerdict(task=task, control=control, held=held, runs=len(valid), passed=passed, reason=reason)
+    flaky = control == REFERENCE and 0 < resolved < len(valid)
+    return ControlVerdict(
+        task=task, control=control, held=held, runs=len(valid), passed=passed, flaky=flaky, reason=reason
+    )
 
 
 def _why_reference(valid: list[Row], *, resolved: int) -> str:

@@ -67,12 +67,24 @@ _FLAGGED: Final = (
     ".pre-commit-config.yaml",
     ".gitattributes",
     ".gitmodules",
+    ".mcp.json",
     ".envrc",
     ".env",
     "go.env",
     "go.work",
 )
-_FLAGGED_PATHS: Final = (".husky/*", ".githooks/*", "*/.husky/*", "*/.githooks/*", "*hooks/pre-*", "*hooks/post-*")
+_FLAGGED_PATHS: Final = (
+    ".husky/*",
+    ".githooks/*",
+    "*/.husky/*",
+    "*/.githooks/*",
+    "*hooks/pre-*",
+    "*hooks/post-*",
+    "*.claude/settings*.json",
+    "*.claude/hooks/*",
+    "*.codex/config.toml",
+    "*.gemini/settings.json",
+)
 _TEST_DIRECTORIES: Final = frozenset({"test", "tests", "__tests__", "spec", "testdata"})
 _TEST_NAMES: Final = (
     "test_*.py",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fairtrial.bench.controls import Freshness
+from fairtrial.bench.controls_note import Freshness
 from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
 from fairtrial.host.git import GitError, git
@@ -70,7 +70,7 @@ def _problems_of_request(inputs: BenchInputs) -> Iterator[str]:
     if options.candidate is not None and options.runs < options.candidate.min_runs:
         yield f"--runs {options.runs} is less than --min-runs {options.candidate.min_runs}"
     for name, state in inputs.controls.items():
-        if state is not Freshness.HELD:
+        if state != Freshness.HELD:
             yield f"the controls of task {name} are {state}: run `fairtrial check {options.tasks}` first"
     for arm in inputs.arms:
         if arm.model != options.model:

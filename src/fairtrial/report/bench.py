@@ -43,6 +43,15 @@ REMARK_LABELS: Final = {
     "other_models": "other models answered",
     "egress_refused": "asked for what is not granted",
 }
+TASK_LABELS: Final = {
+    "task_base_sha": "commit",
+    "sanitized_task_sha": "commit that agents saw",
+    "task_prompt_digest": "prompt",
+    "oracle_digest": "oracle",
+    "isolation": "judged",
+    "controls": "controls",
+    "setup_network": "set-up with network",
+}
 DECIMALS: Final = {"cost_usd": 4, "duration_s": 1}
 MEDIANS_NOTE: Final = (
     "Figures are medians over valid runs; failures count, voids do not. What was not measured in every valid run is"
@@ -81,6 +90,9 @@ def bench_report_json(summary: BenchSummary, *, sealed: bool) -> dict[str, objec
         "savings": savings(summary.aggregates),
         "broken_incumbent_arms": broken_incumbents(summary.aggregates),
         "outage": {"final_streak": summary.final_streak, "max_streak": summary.max_streak},
+        "planned": None if summary.planned is None else {task: dict(arms) for task, arms in summary.planned.items()},
+        "uncounted": None if summary.planned is None else {t: dict(arms) for t, arms in summary.uncounted.items()},
+        "skipped_tasks": list(summary.skipped_tasks),
         "remarks": _remarks_json(summary.remarks),
     }
 
@@ -89,6 +101,8 @@ def _remarks_json(remarks: Remarks) -> dict[str, object]:
     return {
         "cells": {task: {arm: asdict(cell) for arm, cell in arms.items()} for task, arms in remarks.cells.items()},
         "provenance": {name: list(values) for name, values in remarks.provenance.items()},
+        "tasks": {task: {name: list(values) for name, values in f.items()} for task, f in remarks.tasks.items()},
+        "disagreements": [asdict(each) for each in remarks.disagreements],
         "without_controls": dict(remarks.without_controls),
         "scripted_rows": remarks.scripted,
         "environment_differs": {task: list(names) for task, names in remarks.environment_differs.items()},
@@ -121,6 +135,15 @@ def _document(summary: BenchSummary) -> Document:
             f"Outage: the longest streak of endings that an outage causes is {summary.max_streak} rows,"
             f" the one at the end {summary.final_streak}."
         )
+    if summary.uncounted:
+        n_planned = sum(n for arms in (summary.planned or {}).values() for n in arms.values())
+        lacking = [f"{task}/{arm} ({n})" for task, arms in summary.uncounted.items() for arm, n in arms.items()]
+        n_lacking = sum(n for arms in summary.uncounted.values() for n in arms.values())
+        notes.append(
+            f"INCOMPLETE: {n_lacking} of {n_planned} planned trials have no counting attempt: {', '.join(lacking)}."
+        )
+    if summary.skipped_tasks:
+        notes.append(f"Left out because they are expensive: {', '.join(summary.skipped_tasks)}.")
     notes += _remark_notes(summary.remarks)
     return Document(title="fairtrial bench report", notes=notes, tables=list(_tables(summary)))
 
@@ -131,6 +154,9 @@ def _remark_notes(remarks: Remarks) -> Iterator[str]:
     if remarks.without_controls:
         tasks = ", ".join(f"{task} ({known})" for task, known in remarks.without_controls.items())
         yield f"NO FRESH CONTROLS, so nobody knows whether the oracle can be believed: {tasks}. Run `fairtrial check`."
+    apart = [task for task, found in remarks.tasks.items() if "process" in found.get("isolation", ())]
+    if apart:
+        yield f"Judged with the candidate in a sandbox of its own (isolation: process): {', '.join(apart)}."
     for task, names in remarks.environment_differs.items():
         yield f"Task {task}: the arms saw different environments beyond what they declare: {', '.join(names)}."
 
@@ -139,8 +165,14 @@ def _tables(summary: BenchSummary) -> Iterator[Table]:
     cells = [(task, arm, aggregate) for task, arms in summary.aggregates.items() for arm, aggregate in arms.items()]
     yield Table(
         title="Results",
-        headers=("task", "class", "arm", "resolved / valid", "excluded", "voids as failures", *_labels(RESULT_FIELDS)),
-        rows=[_result_cells(task, arm, aggregate) for task, arm, aggregate in cells],
+        headers=(
+            *("task", "class", "arm", "planned", "resolved / valid", "excluded", "voids as failures"),
+            *_labels(RESULT_FIELDS),
+        ),
+        rows=[
+            _result_cells(task, arm, aggregate, (summary.planned or {}).get(task, {}).get(arm))
+            for task, arm, aggregate in cells
+        ],
     )
     yield Table(
         title="Tokens",
@@ -199,6 +231,26 @@ def _remark_tables(remarks: Remarks) -> Iterator[Table]:
             rows=counts,
             note="Counts of valid runs; none of these changes a verdict.",
         )
+    if remarks.disagreements:
+        yield Table(
+            title="Where the wire and the agent disagree",
+            headers=("task", "arm", "run", "what", "the wire", "the agent"),
+            rows=[
+                (each.task, each.arm, "" if each.run is None else str(each.run), each.what, each.wire, each.agent)
+                for each in remarks.disagreements
+            ],
+            note="Every figure above is the wire's. Tokens are input + cache write + cache read + output.",
+        )
+    if any(remarks.tasks.values()):
+        yield Table(
+            title="Tasks",
+            headers=("task", *TASK_LABELS.values()),
+            rows=[
+                (task, *(", ".join(value[:12] for value in found.get(name, ())) for name in TASK_LABELS))
+                for task, found in remarks.tasks.items()
+            ],
+            note="Commits and digests are shown by their first twelve digits; the JSON report has all of them.",
+        )
     if remarks.provenance:
         rows = [(name, ", ".join(values)) for name, values in remarks.provenance.items()]
         yield Table(title="Where it comes from", headers=("field", "values"), rows=rows)
@@ -212,11 +264,12 @@ def _medians(aggregate: ArmAggregate, names: Sequence[str]) -> list[str]:
     return [figure(aggregate.medians[name], DECIMALS.get(name, 0)) for name in names]
 
 
-def _result_cells(task: str, arm: str, aggregate: ArmAggregate) -> Sequence[str]:
+def _result_cells(task: str, arm: str, aggregate: ArmAggregate, n_planned: int | None) -> Sequence[str]:
     return (
         task,
         aggregate.task_class or "",
         arm,
+        "" if n_planned is None else str(n_planned),
         f"{aggregate.resolved} / {aggregate.valid_runs}",
         str(aggregate.excluded_runs),
         f"{aggregate.resolved} / {aggregate.runs_as_failures}",

@@ -61,6 +61,7 @@ class BenchOptions:
         base_url: Address of the provider, or None for the dialect's own.
         key_env: Variable that holds the provider's key, or None for the dialect's own.
         control_runs: Runs of the reference when controls are what runs; None when arms are.
+        engine: The engine plugin that starts workers.
         candidate: The candidate whose arms run beside those in use, or None.
     """
 
@@ -83,6 +84,7 @@ class BenchOptions:
     base_url: str | None = None
     key_env: str | None = None
     control_runs: int | None = None
+    engine: str = "local"
     candidate: CandidateOptions | None = None
 
 
@@ -107,7 +109,12 @@ class PlannedBench:
 
 
 def plan_bench(
-    tasks: Sequence[Task], arms: Sequence[Arm], *, runs: int, seed: int, timeout_s: float
+    tasks: Sequence[Task],
+    arms: Sequence[Arm],
+    *,
+    runs: int,
+    seed: int,
+    timeout_s: float,
 ) -> tuple[PlannedBench, ...]:
     """All trials of an agent sweep, block after block: a block is one task in one run over all arms."""
     trials = [

@@ -15,7 +15,9 @@ from fairtrial import __version__
 from fairtrial.bench.arms import Defaults, loaded_skills, read_arms, require_provable
 from fairtrial.bench.blobs import BlobStore, read_stable
 from fairtrial.bench.candidate import Candidate, build_arms
-from fairtrial.bench.controls import NOP, REFERENCE, Freshness, control_arm, exit_at_import, read_controls
+from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import
+from fairtrial.bench.controls_note import CHECKING, read_controls
+from fairtrial.bench.environment import Seen, describe_arm, require_declared, undeclared
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
@@ -61,6 +63,7 @@ __all__ = [
     "begin_bench",
     "open_inputs",
     "private_blobs",
+    "recorded_bindings",
     "recorded_commits",
     "recorded_options",
     "require_fit",
@@ -94,6 +97,7 @@ class BenchInputs:
         pinned: Digests and versions by name.
         controls: What is known of each task's controls.
         exits: The exit-at-import control's script by task, when controls are what runs.
+        environments: What each arm's sessions can see, by arm.
         candidate: The candidate, or None.
         loaded: The skills that each known arm loads, by its name; never candidates.
         skills_directories: Where each agent looks for skills below a tree, by the agent's name; None for nowhere.
@@ -106,8 +110,9 @@ class BenchInputs:
     dialects: tuple[str, ...]
     script: str | None
     pinned: Mapping[str, str]
-    controls: Mapping[str, Freshness]
+    controls: Mapping[str, str]
     exits: Mapping[str, Blob]
+    environments: Mapping[str, tuple[Seen, ...]]
     candidate: Candidate | None
     loaded: Mapping[str, frozenset[str]]
     skills_directories: Mapping[str, str | None]
@@ -118,7 +123,13 @@ class BenchInputs:
         asked = self.options
         if asked.control_runs is not None:
             return plan_controls(self.tasks, self.exits, reference_runs=asked.control_runs, timeout_s=asked.timeout_s)
-        return plan_bench(self.tasks, self.arms, runs=asked.runs, seed=asked.seed, timeout_s=asked.timeout_s)
+        return plan_bench(
+            self.tasks,
+            self.arms,
+            runs=asked.runs,
+            seed=asked.seed,
+            timeout_s=asked.timeout_s,
+        )
 
 
 def open_inputs(
@@ -137,7 +148,10 @@ def open_inputs(
         HostError: An agent cannot be used here.
     """
     document, parsed = read_task_file(Path(options.tasks))
-    selection = select_tasks(parsed, only=options.only, include_expensive=options.include_expensive)
+    is_check = options.control_runs is not None
+    selection = select_tasks(
+        parsed, only=options.only, include_expensive=options.include_expensive, include_holdout=is_check
+    )
     places = {entry.id: index for index, entry in enumerate(parsed.tasks)}
     tasks = tuple(
         bind_task(document, places[entry.id], entry, blobs, commit=commits.get(entry.id))
@@ -149,7 +163,6 @@ def open_inputs(
         effort=options.effort,
         skills={role: Path(path) for role, path in options.skills.items()},
     )
-    is_check = options.control_runs is not None
     found = read_arms(Path(options.arms_file) if options.arms_file else None)
     candidate = frozen or (None if options.candidate is None else read_candidate(options.candidate))
     if is_check:
@@ -158,9 +171,11 @@ def open_inputs(
         arms = build_arms(options.arms, found, defaults, blobs, candidate)
     exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
     pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
+    pinned[f"engine.{options.engine}.plugin_sha256"] = load_plugin("fairtrial.engines", options.engine).file_sha256
+    dialects: set[str] = set()
+    environments: dict[str, tuple[Seen, ...]] = {}
     if candidate is not None:
         pinned["candidate.sha256"] = candidate.overlay.digest
-    dialects: set[str] = set()
     skills_directories: dict[str, str | None] = {}
     for name in sorted({arm.agent for arm in arms}):
         plugin = load_plugin("fairtrial.agents", name)
@@ -173,6 +188,9 @@ def open_inputs(
             raise HostError(f"agent {name}: {probe.missing}")
         if agent.dialect is not None:
             dialects.add(agent.dialect)
+        for arm in arms:
+            if arm.agent == name:
+                environments[arm.name] = describe_arm(agent, probe.installation, arm, blobs)
         skills_directories[name] = agent.skills_directory
         pinned[f"agent.{name}.version"] = probe.version or "unknown"
         pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
@@ -183,6 +201,15 @@ def open_inputs(
     ):
         raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
     pinned |= {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
+    require_declared(
+        {
+            arm.name: [
+                undeclared(arm.agent, arm, phase, seen)
+                for phase, seen in zip(arm.phases, environments[arm.name], strict=True)
+            ]
+            for arm in arms
+        }
+    )
     script = None
     if options.script is not None:
         read_script(Path(options.script))
@@ -198,8 +225,9 @@ def open_inputs(
         dialects=tuple(sorted(dialects)),
         script=script,
         pinned=pinned,
-        controls=read_controls(Path(options.tasks), tasks),
+        controls={task.id: CHECKING for task in tasks} if is_check else read_controls(Path(options.tasks), tasks),
         exits={name: blob for name, blob in exits.items() if blob is not None},
+        environments=environments,
         candidate=candidate,
         loaded={name: loaded_skills(each, defaults) for name, each in found.items()},
         skills_directories=skills_directories,
@@ -260,6 +288,7 @@ def begin_bench(
         "skipped_tasks": list(inputs.skipped),
         "controls": {name: str(state) for name, state in inputs.controls.items()},
         "arms": [_describe_arm(arm) for arm in inputs.arms],
+        "environments": {name: list(seen) for name, seen in inputs.environments.items()},
         "inputs": dict(inputs.pinned),
         "machine": asdict(describe_machine()),
         "scratch": str(scratch_of(base, sweep, results.root)),
@@ -331,9 +360,14 @@ def _entry(trial: PlannedBench) -> dict[str, object]:
     }
 
 
+def recorded_bindings(sweep: SweepFile) -> dict[str, Mapping[str, object]]:
+    """The tasks of a sweep as they were bound, by id."""
+    return {str(task["id"]): task for task in cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])}
+
+
 def recorded_commits(sweep: SweepFile) -> dict[str, str]:
     """The commit that each task's ref was resolved to."""
-    return _commits(cast("Sequence[Mapping[str, object]]", sweep.document["tasks"]))
+    return _commits(tuple(recorded_bindings(sweep).values()))
 
 
 def _commits(bound: Sequence[Mapping[str, object]]) -> dict[str, str]:
@@ -358,7 +392,9 @@ def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) 
         UsageError: One has changed; the message names it.
     """
     changed = list(changed_inputs(cast("Mapping[str, str]", sweep.document["inputs"]), inputs.pinned))
-    changed += _task_changes(cast("Sequence[Mapping[str, object]]", sweep.document["tasks"]), inputs)
+    changed += _task_changes(tuple(recorded_bindings(sweep).values()), inputs)
+    seen = cast("Mapping[str, object]", sweep.document["environments"])
+    changed += [f"what arm {name} can see" for name, now in inputs.environments.items() if list(now) != seen.get(name)]
     if [_entry(trial) for trial in inputs.plan] != sweep.document["plan"]:
         changed.append("the plan")
     if changed:
@@ -427,7 +463,7 @@ def _run(
             number=pass_number(results, sweep),
             scratch=scratch,
             metadata=_metadata(sweep.document),
-            engine=cast("type[Engine]", load_plugin("fairtrial.engines", "local").target)(),
+            engine=cast("type[Engine]", load_plugin("fairtrial.engines", options.engine).target)(),
             n_workers=n_workers,
             passed_env=(),
             watch=how.watch,

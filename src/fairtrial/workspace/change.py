@@ -25,6 +25,7 @@ from fairtrial.workspace.tree import Tree, TreeLimitError
 
 __all__ = [
     "MOST_BYTES",
+    "MOST_CREDITED",
     "MOST_ENTRIES",
     "Change",
     "Entry",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 MOST_ENTRIES: Final = 1_000_000
+MOST_CREDITED: Final = 100_000
+"""Each path that is credited is written again for every judge: a million of them would hold a worker for hours."""
 MOST_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 4096
 
@@ -124,7 +127,7 @@ def read_change(layer: Layer, template: Template, *, slot: Slot) -> Change:
     try:
         paths = set(_touched(layer.upper, before) if layer.upper is not None else _all(before, now))
         ignored = _ignored([path for path in paths if path not in template.tracked], template, slot)
-        found = list(_compare(sorted(paths - ignored), before, now))
+        found = list(_bounded(_compare(sorted(paths - ignored), before, now)))
     except TreeLimitError as problem:
         return Change(entries=(), excess=problem.limit)
     except OSError as problem:
@@ -164,6 +167,13 @@ def _ignored(paths: Sequence[bytes], template: Template, slot: Slot) -> frozense
         accept=frozenset({0, 1}),
     )
     return frozenset(said.split(b"\0")[:-1])
+
+
+def _bounded(found: Iterator[Entry | Refusal]) -> Iterator[Entry | Refusal]:
+    for number, item in enumerate(found):
+        if number == MOST_CREDITED:
+            raise TreeLimitError(Limit.INODES)
+        yield item
 
 
 def _compare(paths: Sequence[bytes], before: Tree, now: Tree) -> Iterator[Entry | Refusal]:

@@ -83,3 +83,16 @@ def test_a_judge_that_never_ends_is_the_arms_failure_and_the_sweep_goes_on(
     assert row["error_kind"] == ("verify-failed" if judge == "verify" else "oracle-failed"), row["error_detail"]
     assert set(swept.rows) == {"a-reaches-it", "b-works"}
     assert swept.done.returncode == 0
+
+
+def test_two_hundred_thousand_files_are_more_than_is_credited_and_the_sweep_goes_on(sweep: Callable[..., Any]) -> None:
+    # The sandbox lets them be made; what is credited would be written again for each judge.
+    script = (
+        'import os\nfor d in range(200):\n  os.mkdir(f"d{d}")\n'
+        '  for n in range(1000): os.close(os.open(f"d{d}/{n}", os.O_CREAT))'
+    )
+    swept = run_two(sweep, PYTHON.format(script), {})
+    row, other = swept.rows["a-reaches-it"], swept.rows["b-works"]
+    assert (row["resolved"], row["error_kind"]) == (False, "limit-exceeded"), row["error_detail"]
+    assert "the change is larger than can be kept (inodes)" in row["error_detail"]
+    assert (other["resolved"], other["error_kind"]) == (True, None), other["error_detail"]

@@ -99,9 +99,9 @@ def enforcement(slot: Slot) -> Enforcement:
     return probe_limits(slot)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def control(public_root: Path) -> Iterator[Path]:
-    """The control socket of a gateway of the test's own: one that has met trouble holds all its trials back."""
+    """The control socket of one gateway: what its scripts plan for one session holds no other one back."""
     env = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     with GatewayProcess(python=sys.executable) as gateway:
         yield gateway.start(GatewaySettings(directory=str(public_root / "g")), env)

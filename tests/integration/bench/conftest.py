@@ -122,6 +122,7 @@ def trial(
         cheat: str | None = None,
         timeout_s: float = 60,
         gateway: str | None = None,
+        artifacts: dict[str, bytes] | None = None,
         candidate: Candidate | None = None,
         **task: object,
     ) -> Row:
@@ -154,6 +155,8 @@ def trial(
             built = candidate_arm(built, candidate, blobs)
         directory = world / name
         directory.mkdir()
+        for artifact, content in (artifacts or {}).items():
+            (directory / artifact).write_bytes(content)
         spec = BenchSpec(
             sweep=request.node.name,
             key=f"{request.node.nodeid}/{name}",

@@ -90,6 +90,83 @@ def test_a_sweep_that_is_killed_counts_every_trial_once(example: Path, tmp_path:
     assert len(rows_of(out)) == len(rows), "nothing is left to do"
 
 
+def slow_script(path: Path, seconds: str) -> Path:
+    """A scripted model whose agent sleeps in its first turn, for a time that no other process has."""
+    usage = {"uncached_input": 10, "output": 1}
+    sleep = {"calls": [{"tool": "Bash", "input": {"command": f"sleep {seconds}"}}], "usage": usage}
+    agents = [{"name": "slow", "turns": [sleep, {"text": "Done.", "usage": usage}]}]
+    path.write_text(json.dumps({"schema": "script/1", "agents": agents}))
+    return path
+
+
+def is_running(words: bytes) -> bool:
+    """Tell whether any process of this machine was started with those words."""
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if words in process.read_bytes().replace(b"\0", b" "):
+                return True
+        except OSError:
+            continue  # it ended meanwhile
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+def test_an_interrupt_ends_a_sweep_cleanly_and_resume_finishes_it(
+    example: Path, tmp_path: Path, public_path: Path, number: signal.Signals
+) -> None:
+    out, scratch, seconds = tmp_path / "r", public_path, f"6.0{number:d}{os.getpid()}"
+    script = slow_script(tmp_path / "slow.yaml", seconds)
+    words = bench(example, out, "--runs", 2, "--scratch", scratch, script=script)
+    sweep = subprocess.Popen([sys.executable, "-m", "fairtrial", *map(str, words)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and sweep.poll() is None and not is_running(f"sleep {seconds}".encode()):
+        time.sleep(0.01)
+    sweep.send_signal(number)
+    _, said = sweep.communicate(timeout=120)
+    assert sweep.returncode == 128 + number, said
+    assert f"resume {out}" in said
+    assert not is_running(f"sleep {seconds}".encode())
+    assert list(scratch.iterdir()) == []
+    (row,) = rows_of(out)
+    assert (row["error_kind"], row["resolved"], row["ok"]) == ("cancelled", False, False)
+    assert not (out / "seal.json").exists(), "a stopped sweep is not sealed"
+    assert "INCOMPLETE: 2 of 2 planned trials have no counting attempt: linear/baseline (2)." in (
+        out / "report.md"
+    ).read_text().replace("\\", "")
+    done = fairtrial("resume", out)
+    assert done.returncode == 0, done.stderr
+    counted = [(row["key"], row["attempt"], row["error_kind"]) for row in rows_of(out)]
+    assert counted == [
+        ("bench/linear/baseline/0", 1, "cancelled"),
+        ("bench/linear/baseline/0", 2, "oracle-failed"),
+        ("bench/linear/baseline/1", 1, "oracle-failed"),
+    ]
+    assert fairtrial("audit", out).returncode == 0
+
+
+def test_an_incumbent_that_resolves_nothing_is_named_and_ends_with_one(example: Path, tmp_path: Path) -> None:
+    usage = {"uncached_input": 10, "output": 1}
+    skill = {"calls": [{"tool": "Skill", "input": {"skill": "tally-work"}}], "usage": usage}
+    script = tmp_path / "idle.yaml"
+    agents = [{"name": "idle", "turns": [skill, {"text": "Done.", "usage": usage}]}]
+    script.write_text(json.dumps({"schema": "script/1", "agents": agents}))
+    out = tmp_path / "r"
+    done = fairtrial(*bench(example, out, "--runs", 1, "--json", arms="workflow_direct,baseline", script=script))
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    assert report["broken_incumbent_arms"] == ["workflow_direct"], "a baseline that resolves nothing is no incumbent"
+    assert report["uncounted"] == {}, "failures are evidence"
+    assert "BROKEN INCUMBENT" in (out / "report.md").read_text()
+
+
+def test_an_engine_that_is_not_installed_is_refused(example: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    done = fairtrial(*bench(example, out, "--engine", "lokal"))
+    assert done.returncode == 2, done.stderr
+    assert "no plugin 'lokal' in fairtrial.engines; installed: local" in done.stderr
+    assert not out.exists()
+
+
 def test_an_outage_stops_the_sweep(example: Path, tmp_path: Path) -> None:
     tasks = example / "tasks.yaml"
     tasks.write_text(tasks.read_text().replace("    class: performance", "    class: performance\n    setup: exit 3"))
@@ -98,7 +175,8 @@ def test_an_outage_stops_the_sweep(example: Path, tmp_path: Path) -> None:
     assert done.returncode == 5, done.stderr
     assert [row["error_kind"] for row in rows_of(out)] == ["infra-error", "infra-error"]
     assert "2 trials in a row ended as in an outage" in done.stderr
-    assert (out / "report.md").exists()
+    report = " ".join((out / "report.md").read_text().replace("\\", "").split())
+    assert "INCOMPLETE: 5 of 5 planned trials have no counting attempt" in report, "also those that never began"
 
 
 def test_changed_inputs_are_refused_by_name(example: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,6 +183,55 @@ def test_a_scripts_own_fault_hits_as_many_tries_as_it_says(scene: Scene) -> None
     trial = scene.open(script_text=script)
     assert [trial.ask().status for _ in range(3)] == [500, 500, 200]
     assert [row.attempt for row in trial.rows] == [1, 2, 3]
+
+
+def _with_fault(fault: str, *, provider: str = "") -> str:
+    return SCRIPT.replace("usage:", f"fault: {fault}\n        usage:") + provider
+
+
+LIMITED = "{kind: status, parameter: 429, retry_after_s: 60, times: 1}"
+
+
+def test_a_scripts_fault_is_a_test_of_the_agent_and_holds_nobody_back(own_scene: Scene) -> None:
+    """Not even its own trial: the client shows what it does by itself with a Retry-After."""
+    first = own_scene.open(script_text=_with_fault(LIMITED))
+    second = own_scene.open(script_text=_with_fault("{kind: status, parameter: 500, times: 5}"))
+    assert (first.ask().status, first.ask().status) == (429, 200)
+    assert [second.ask().status for _ in range(6)] == [*[500] * 5, 200]
+    assert ask_status(own_scene.control).providers == ()
+    closed = first.open.close()
+    assert (closed.waited_ms, closed.totals.limited_requests) == (0.0, 1)
+
+
+def test_a_script_that_names_a_provider_plays_its_trouble_for_all_that_name_it(own_scene: Scene) -> None:
+    short = LIMITED.replace("60", "1")
+    first = own_scene.open(script_text=_with_fault(short, provider="provider: acme"))
+    second = own_scene.open(script_text=f"{SCRIPT}provider: acme")
+    other = own_scene.open(script_text=f"{SCRIPT}provider: other")
+    assert first.ask().status == 429
+    (status,) = ask_status(own_scene.control).providers
+    assert (status.upstream, status.state) == ("script:acme", ProviderState.LIMITED)
+    assert (other.ask().status, second.ask().status) == (200, 200)
+    assert other.open.close().waited_ms == 0.0
+    assert second.open.close().waited_ms > 500
+
+
+def test_a_scripted_provider_that_is_down_returns_when_it_is_probed(own_scene: Scene, eventually: Eventually) -> None:
+    down = _with_fault("{kind: status, parameter: 500, times: 3}", provider="provider: acme")
+    trial = own_scene.open(script_text=down)
+    assert [trial.ask().status for _ in range(3)] == [500] * 3
+    assert ask_status(own_scene.control).providers[0].state is ProviderState.DOWN
+    eventually(lambda: ask_status(own_scene.control).providers[0].state is ProviderState.RETURNING)
+    assert trial.ask().status == 200
+    assert ask_status(own_scene.control).providers[0].state is ProviderState.UP
+
+
+def test_a_fault_that_a_trial_planned_says_nothing_of_its_provider(own_scene: Scene, own_provider: Provider) -> None:
+    faults = tuple(replace(_fault(FaultKind.STATUS, 500), nth=n) for n in range(1, 6))
+    trial = own_scene.open(faults=faults)
+    assert [trial.ask().status for _ in range(6)] == [*[500] * 5, 200]
+    assert ask_status(own_scene.control).providers[0].state is ProviderState.UP
+    assert len(own_provider.seen) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,24 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from fairtrial.bench.tasks import task_binding
 from fairtrial.cli.main import run
+from fairtrial.errors import UsageError
 from fairtrial.host.files import remove_tree
+from fairtrial.sweep.bench_plan import BenchOptions
+from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
+from fairtrial.sweep.loop_sweep import SweepOptions
 
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(900), pytest.mark.xdist_group("candidates")]
 
@@ -59,6 +66,10 @@ def bench(example: Path, candidate: str, *more: object, arms: tuple[str, ...] = 
     return list(map(str, words))
 
 
+def rows_of(results: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+
+
 def promotion_of(results: Path) -> dict[str, Any]:
     value: dict[str, Any] = json.loads((results / "promotion.json").read_text())
     return value
@@ -71,7 +82,7 @@ def test_a_candidate_that_wins_goes_from_bench_to_the_project(example: Path, tmp
     said = json.loads(done.stdout)["promotion"]
     assert (said["promotable"], said["rehearsal"], said["run_status"]) == (True, True, "complete")
     assert [each["decision"] for each in said["decisions"]] == ["promote"]
-    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    rows = rows_of(out)
     digest = promotion_of(out)["binding"]["candidate_overlay_digest"]
     assert {(row["arm"], row["candidate_overlay_digest"]) for row in rows} == {(PAIR[0], None), (PAIR[1], digest)}
     assert all(row["source"].startswith("fairtrial ") and row["price_table"] for row in rows)
@@ -168,6 +179,33 @@ def test_an_outage_leaves_a_promotion_that_nobody_can_use_and_resume_keeps_the_c
     remove_tree(out)
 
 
+def test_a_killed_sweep_is_finished_with_the_candidate_that_it_began_with(example: Path, tmp_path: Path) -> None:
+    out, overlay = tmp_path / "r", tmp_path / "overlay"
+    shutil.copytree(example / "candidates" / "quick", overlay)
+    words = bench(example, "quick", "--runs", 1, "--min-runs", 1, "--rehearsal", "--out", out)
+    words[words.index("--candidate-overlay") + 1] = str(overlay)
+    argv = [sys.executable, "-m", "fairtrial", "-q", *words]
+    sweep = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and sweep.poll() is None and not list(out.glob("trials/*/1/wire-*.jsonl")):
+        time.sleep(0.02)
+    sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    assert not (out / "promotion.json").exists()
+    remove_tree(overlay)
+    done = fairtrial("resume", out, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["promotion"]["run_status"] == "complete"
+    promotion = promotion_of(out)
+    assert promotion["binding"] == json.loads((out / "sweep.json").read_text())["promotion"]
+    (decided,) = promotion["decisions"]
+    assert (decided["inadmissible"], decided["decision"]["decision"]) == ([], "promote")
+    # What was killed is a void, and counts as a failed run of its arm when the decision is looked at that way.
+    killed = {row["arm"] for row in rows_of(out) if row["error_kind"] == "interrupted"}
+    assert decided["promotable"] is (PAIR[1] not in killed)
+    remove_tree(out)
+
+
 @pytest.mark.parametrize(
     ("more", "arms", "words"),
     [
@@ -230,6 +268,32 @@ def test_a_skill_that_the_agent_would_not_find_in_the_tree_is_refused(
     words[words.index(",".join(PAIR))] = "w,candidate_w"
     assert run([*words, "--arms-file", str(arms)]) == 2
     assert "looks for skills in .claude/skills, which is no place of the skill layout" in capsys.readouterr().err
+
+
+def test_tasks_that_an_earlier_sweep_bound_must_still_be_the_same(example: Path, tmp_path: Path) -> None:
+    options = BenchOptions(
+        tasks=str(example / "tasks.yaml"),
+        only=("linear",),
+        arms=("baseline",),
+        model=MODEL,
+        agent="bash-agent",
+        script=str(example / "script.yaml"),
+    )
+    with private_blobs(tmp_path) as blobs:
+        bound = [task_binding(task) for task in open_inputs(options, blobs, commits={}).tasks]
+    how = SweepOptions(
+        out=tmp_path / "r",
+        scratch=tmp_path,
+        keep_workspaces=False,
+        lock_wait_s=0,
+        report=lambda _results: None,
+        say=lambda _line: None,
+        watch=lambda _event: None,
+    )
+    for wrong in ([bound[0] | {"verify_digest": "x"}], [*bound, bound[0] | {"id": "gone"}]):
+        with pytest.raises(UsageError, match="tasks have changed since they were bound"):
+            begin_bench(options, how, n_workers=1, bound_tasks=wrong)
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.fixture

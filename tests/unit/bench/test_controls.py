@@ -1,4 +1,4 @@
-"""The exit-at-import control, and what is noted of controls."""
+"""The exit-at-import control."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairtrial.bench.blobs import BlobStore
-from fairtrial.bench.controls import Freshness, exit_at_import, read_controls, write_controls
+from fairtrial.bench.controls import exit_at_import
 from fairtrial.bench.tasks import bind_task, read_task_file
-from fairtrial.errors import UsageError
 from fairtrial.model.bench import Task
 
 pytestmark = pytest.mark.needs("git")
@@ -43,24 +42,3 @@ def test_without_a_file_that_can_exit_there_is_no_such_control(
         exit_at_import(bind(write_tasks(task_text.replace("    reference: reference.patch\n", "")), blobs), blobs)
         is None
     )
-
-
-def test_any_change_of_the_task_makes_its_controls_stale(
-    write_tasks: Callable[[str], Path], task_text: str, blobs: BlobStore
-) -> None:
-    path = write_tasks(task_text)
-    task = bind(path, blobs)
-    assert read_controls(path, (task,)) == {"mend-add": Freshness.MISSING}
-    write_controls(path, {"mend-add": True}, (task,), when="2026-11-29T12:00:00Z", seal="s")
-    assert read_controls(path, (task,)) == {"mend-add": Freshness.HELD}
-    changed = bind(write_tasks(task_text.replace("Mend add.", "Mend it.")), blobs)
-    assert read_controls(path, (changed,)) == {"mend-add": Freshness.STALE}
-    write_controls(path, {"mend-add": False}, (changed,), when="2026-11-29T12:00:00Z", seal="s")
-    assert read_controls(path, (changed,)) == {"mend-add": Freshness.FAILED}
-
-
-def test_a_damaged_note_is_named(write_tasks: Callable[[str], Path], task_text: str, blobs: BlobStore) -> None:
-    path = write_tasks(task_text)
-    path.with_name("tasks.controls.json").write_text("{")
-    with pytest.raises(UsageError, match="run `fairtrial check"):
-        read_controls(path, (bind(path, blobs),))

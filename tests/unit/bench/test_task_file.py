@@ -35,6 +35,12 @@ def test_the_shortest_task_is_read(write_tasks: WriteTasks, task_text: str) -> N
         ("    class: bug-fix", "    class: bug-fix\n    limits: {memory_mib: 0}", 4, "memory_mib is at least 1"),
         ("    class: bug-fix", "    class: bug-fix\n    limits: {memory: 9}", 4, "did you mean 'memory_mib'?"),
         ("    class: bug-fix", "    class: bug-fix\n    isolation: procss", 4, "did you mean 'process'?"),
+        (
+            "target: oracle.py}]",
+            "target: oracle.py, into: workspace}]\n    isolation: process",
+            2,
+            "keeps the oracle out of the workspace",
+        ),
         ("target: oracle.py}", "target: ../oracle.py}", 10, "no plain relative path"),
         ("target: oracle.py}", "target: .git/config}", 10, "lies below .git"),
         ("target: oracle.py}", f"target: {'a' * 241}}}", 10, "longer than 240 bytes"),
@@ -87,6 +93,22 @@ def test_expensive_tasks_are_skipped_unless_asked_for(write_tasks: WriteTasks, t
         select_tasks(parsed, only=("dear",), include_expensive=False)
     with pytest.raises(UsageError, match="did you mean 'dear'"):
         select_tasks(parsed, only=("deer",), include_expensive=True)
+
+
+def test_held_out_tasks_run_only_when_they_are_named_or_as_controls(write_tasks: WriteTasks, task_text: str) -> None:
+    held = task_text.removeprefix("tasks:\n").replace("mend-add", "held").replace("class:", "holdout: true\n    class:")
+    _, parsed = read_task_file(write_tasks(task_text + held))
+
+    def selected(*only: str, include_holdout: bool = False) -> list[str]:
+        chosen = select_tasks(parsed, only=only, include_expensive=False, include_holdout=include_holdout)
+        return [task.id for task in chosen.selected]
+
+    assert selected() == ["mend-add"]
+    assert selected("held") == ["held"]
+    assert selected(include_holdout=True) == ["mend-add", "held"]
+    _, parsed = read_task_file(write_tasks("tasks:\n" + held))
+    with pytest.raises(UsageError, match="every task is held out"):
+        selected()
 
 
 @pytest.mark.parametrize("name", ["", "  ", "auto", "LATEST", "gpt-latest", "openrouter/auto", "a@latest", "a:AUTO"])

@@ -66,7 +66,6 @@ def test_a_changed_oracle_is_named(write_tasks: WriteTasks, task_text: str, blob
         ("source: oracle.py", "source: absent.py", "cannot be read"),
         ("reference: reference.patch", "reference: absent.patch", "cannot be read"),
         ("    class:", "    toolchains: [/nonexistent/py]\n    class:", "no such directory on this host"),
-        ("    class:", "    isolation: process\n    class:", "not built yet"),
         ("    class:", "    sandbox_copy: [absent]\n    class:", "cannot be captured"),
     ],
 )

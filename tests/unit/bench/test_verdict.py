@@ -79,6 +79,7 @@ def end(
         transcript_problem=None,
         out_of_time=late,
         environment={},
+        undeclared={},
     )
     ended = end_of_session(session)
     return None if ended is None else ended.kind

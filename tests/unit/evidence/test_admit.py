@@ -83,7 +83,7 @@ def test_no_row_of_either_arm_is_a_reason() -> None:
         ({"sandboxed": False}, ReasonKind.UNCONTAINED),
         ({"sandboxed": 1}, ReasonKind.UNCONTAINED),
         ({"sandboxed": None}, ReasonKind.UNCONTAINED),
-        ({"isolation": "process"}, ReasonKind.UNPROVEN_ISOLATION),
+        ({"isolation": "trust"}, ReasonKind.UNPROVEN_ISOLATION),
         ({"isolation": None}, ReasonKind.UNPROVEN_ISOLATION),
         ({"controls": "failed"}, ReasonKind.UNCONTROLLED),
         ({"controls": "stale"}, ReasonKind.UNCONTROLLED),

@@ -38,3 +38,10 @@ def test_a_control_that_could_not_be_tried_is_unknown() -> None:
         Held.UNKNOWN,
         "it could not be tried: infra-error",
     )
+
+
+def test_a_flaky_oracle_is_named_and_an_oracle_that_always_fails_is_not_flaky() -> None:
+    good, bad = row("reference", passed=True, resolved=True), row("reference", passed=False, kind="oracle-failed")
+    assert [verdict.flaky for verdict in judge_controls((good, bad, good))] == [True]
+    assert [verdict.flaky for verdict in judge_controls((bad, bad))] == [False]
+    assert [verdict.flaky for verdict in judge_controls((good, good))] == [False]

@@ -3,7 +3,7 @@ import json
 
 from rich.console import Console
 
-from fairtrial.evidence.bench import MEDIAN_FIELDS, BenchFold, BenchSummary
+from fairtrial.evidence.bench import MEDIAN_FIELDS, BenchFold, BenchSummary, with_plan
 from fairtrial.report.bench import bench_report_json, render_bench_markdown, render_bench_terminal
 
 
@@ -31,7 +31,11 @@ ROWS = [
 def test_the_json_report_has_the_fields_of_its_schema() -> None:
     report = bench_report_json(summarize(*ROWS), sealed=True)
     assert report == json.loads(json.dumps(report))
-    assert list(report) == ["schema", "sealed", "aggregate", "savings", "broken_incumbent_arms", "outage", "remarks"]
+    assert list(report) == [
+        *("schema", "sealed", "aggregate", "savings", "broken_incumbent_arms", "outage"),
+        *("planned", "uncounted", "skipped_tasks", "remarks"),
+    ]
+    assert (report["planned"], report["uncounted"]) == (None, None), "bare rows have no plan"
     assert (report["schema"], report["sealed"]) == ("bench-report/1", True)
     assert report["outage"] == {"final_streak": 1, "max_streak": 1}
     aggregate = report["aggregate"]
@@ -48,8 +52,8 @@ def test_the_json_report_has_the_fields_of_its_schema() -> None:
 
 def test_markdown_shows_results_savings_endings_and_spending() -> None:
     markdown = render_bench_markdown(summarize(*ROWS))
-    assert "| t | c | workflow | 1 / 1 | 1 | 1 / 3 |" in markdown
-    assert "| t | c | baseline | 1 / 1 | 0 | 1 / 1 | 2.0000 | 12.2 | 10 | 10 | 10 | 10 |" in markdown
+    assert "| t | c | workflow |  | 1 / 1 | 1 | 1 / 3 |" in markdown
+    assert "| t | c | baseline |  | 1 / 1 | 0 | 1 / 1 | 2.0000 | 12.2 | 10 | 10 | 10 | 10 |" in markdown
     assert "| t | workflow | 0.0 | 0.0 | 0.0 | 0.0 | +50.0 | +18.4 |" in markdown
     assert "| t | workflow | session-error | 1 |" in markdown
     assert "| t | workflow | 1 | 30 | 30 | 30 | 30 | unmeasured | 30 |" in markdown
@@ -100,3 +104,42 @@ def test_foreign_text_is_escaped_in_both_renderings() -> None:
         assert "\x07" not in shown
         assert "\x1b]0" not in shown
     assert "<b>" not in render_bench_markdown(summary)
+
+
+def test_every_planned_trial_is_in_the_denominator() -> None:
+    planned = [("t", "workflow")] * 3 + [("t", "baseline")] + [("never", "workflow")] * 2
+    summary = with_plan(summarize(*ROWS), planned, ["dear"])
+    report = bench_report_json(summary, sealed=True)
+    assert report["planned"] == {"t": {"workflow": 3, "baseline": 1}, "never": {"workflow": 2}}
+    assert report["uncounted"] == {"t": {"workflow": 2}, "never": {"workflow": 2}}
+    markdown = render_bench_markdown(summary)
+    assert "INCOMPLETE: 4 of 6 planned trials have no counting attempt: t/workflow (2), never/workflow (2)." in markdown
+    assert "Left out because they are expensive: dear." in markdown
+    assert "| never |  | workflow | 2 | 0 / 0 | 0 | 0 / 0 | unmeasured |" in markdown
+
+
+def test_where_the_wire_and_the_agent_disagree_both_are_shown() -> None:
+    claim = {"input_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": None}
+    doubtful = row(
+        run=2,
+        isolation="process",
+        oracle_digest="ab" * 32,
+        integrity_flags=["work: usage", "work: cost", "work: skill acme", "work: says success after 529"],
+        reported_usage=[{"phase": "work", "usage": claim, "cost_usd": 0.5, "skills_used": []}],
+        skill_invoked=True,
+    )
+    markdown = render_bench_markdown(summarize(doubtful))
+    assert "| t | workflow | 2 | work: usage | 10 + 10 + 10 + 10 tokens | 1 + 0 + 0 + unknown tokens |" in markdown
+    assert "| t | workflow | 2 | work: cost | 10 USD | 0.5 USD |" in markdown
+    assert "| work: skill acme | skills proven: True | skills used: \\[\\] |" in markdown
+    assert "| a fault of the provider | success |" in markdown
+    assert "isolation: process): t." in markdown
+    assert "| t |  |  |  | abababababab | process |" in markdown
+
+
+def test_an_arm_that_never_began_is_neither_broken_nor_a_baseline() -> None:
+    report = bench_report_json(
+        with_plan(summarize(row("candidate")), [("t", "workflow"), ("t", "baseline")], []), sealed=True
+    )
+    assert report["broken_incumbent_arms"] == []
+    assert report["savings"] == {"t": {}}

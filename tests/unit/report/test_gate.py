@@ -36,7 +36,7 @@ def printed(found: Verdict) -> str:
 def test_the_object_is_plain_json_and_begins_with_its_schema() -> None:
     fields = gate_json(verdict())
     assert fields == json.loads(json.dumps(fields))
-    assert list(fields)[:4] == ["schema", "decision", "promotable", "sealed"]
+    assert list(fields)[:5] == ["schema", "decision", "promotable", "rehearsal", "sealed"]
     assert fields["promotable"] is True
 
 

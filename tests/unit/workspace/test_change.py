@@ -289,6 +289,15 @@ def test_more_than_can_be_kept_is_no_change_but_an_excess(
     assert (change.entries == ()) is (excess is not None)
 
 
+@pytest.mark.parametrize(("n_files", "excess"), [(5, None), (6, Limit.INODES)])
+def test_more_paths_than_are_credited_are_an_excess(
+    changed: Callable[[str], Change], monkeypatch: pytest.MonkeyPatch, n_files: int, excess: Limit | None
+) -> None:
+    monkeypatch.setattr(change_module, "MOST_CREDITED", 5)
+    change = changed(f"for n in $(seq {n_files}); do : >n$n; done")
+    assert (change.excess, len(change.entries)) == (excess, 0 if excess else 5)
+
+
 def test_a_path_too_deep_to_name_is_an_excess(changed: Callable[[str], Change]) -> None:
     script = "import os\nfor _ in range(50):\n    os.mkdir('x' * 200); os.chdir('x' * 200)\nopen('f', 'w')"
     assert changed(f'python3 -c "{script}"').excess is Limit.INODES

@@ -1,0 +1,91 @@
+"""How `evolve`, and `resume` of an evolution, end: what each generation came to, where it lies, and the exit code."""
+
+import logging
+from typing import Final
+
+import click
+
+from fairtrial.cli.output import own_command, print_json
+from fairtrial.evolve.evolution import Evolved
+from fairtrial.evolve.values import EndKind, StepKind, StepOutcome, StepResult
+
+__all__ = ["evolved_json", "finish_evolution"]
+
+LOG: Final = logging.getLogger("fairtrial")
+GOES_ON: Final = frozenset({EndKind.STOPPED, EndKind.UNFINISHED, EndKind.WALL_TIME})
+"""Endings after which another pass can go on."""
+
+
+def finish_evolution(evolved: Evolved, *, as_json: bool) -> int:
+    """Print what a pass came to; returns the exit code."""
+    ending, where = evolved.ending, str(evolved.files.root)
+    if as_json:
+        print_json(evolved_json(evolved))
+        return ending.exit_code
+    for outcome in evolved.outcomes:
+        click.echo(_line(outcome))
+    click.echo(f"{ending.kind}: {ending.detail}")
+    if evolved.spent_usd is not None:
+        click.echo(f"spent: {evolved.spent_usd:.2f} US dollars")
+    click.echo(f"evolution: {where}")
+    promoted = _promoted(evolved)
+    if promoted is not None and promoted.results is not None and promoted.step is not StepKind.APPLY:
+        bound = evolved.bound.options.candidate
+        words = ["apply", str(evolved.files.root / promoted.results), "--project", bound.project]
+        click.echo(
+            f"put it into the project with: {own_command(*words, *(['--rehearsal'] if bound.rehearsal else []))}"
+        )
+    if ending.kind in GOES_ON:
+        LOG.warning("go on with: %s", own_command("resume", where))
+    return ending.exit_code
+
+
+def evolved_json(evolved: Evolved) -> dict[str, object]:
+    """What a pass came to, for programs."""
+    ending, promoted = evolved.ending, _promoted(evolved)
+    return {
+        "schema": "evolve/1",
+        "evolution": evolved.evolution,
+        "directory": str(evolved.files.root),
+        "ended": str(ending.kind),
+        "detail": ending.detail,
+        "exit_code": ending.exit_code,
+        "spent_usd": evolved.spent_usd,
+        "learning_tasks": list(evolved.bound.learning_ids),
+        "holdout_tasks": list(evolved.bound.holdout_ids),
+        "rehearsal": evolved.bound.options.candidate.rehearsal,
+        "promoted": None if promoted is None else promoted.results,
+        "steps": [_step_json(outcome) for outcome in evolved.outcomes],
+    }
+
+
+def _step_json(outcome: StepOutcome) -> dict[str, object]:
+    return {
+        "generation": outcome.generation,
+        "step": str(outcome.step),
+        "result": str(outcome.result),
+        "reasons": list(outcome.reasons),
+        "candidate_overlay_digest": outcome.candidate_overlay_digest,
+        "results": outcome.results,
+        "seal": outcome.seal,
+        "p_false_promotion": outcome.p_false_promotion,
+        "holdout_uses": dict(outcome.holdout_uses),
+    }
+
+
+def _promoted(evolved: Evolved) -> StepOutcome | None:
+    """The step by which a candidate is promoted, if one is."""
+    if evolved.ending.kind is not EndKind.PROMOTED:
+        return None
+    return evolved.outcomes[-1]
+
+
+def _line(outcome: StepOutcome) -> str:
+    parts = [f"generation {outcome.generation}: {outcome.step}: {outcome.result}"]
+    if outcome.holdout_uses:
+        parts.append("uses of holdout tasks: " + ", ".join(f"{task} {n}" for task, n in outcome.holdout_uses.items()))
+    if outcome.p_false_promotion is not None:
+        parts.append(f"a candidate equal to the incumbent: promoted in {100 * outcome.p_false_promotion:.1f} %")
+    if outcome.result not in (StepResult.PROPOSED, StepResult.APPLIED):
+        parts += outcome.reasons
+    return "; ".join(part.rstrip(".") for part in parts)

@@ -1,0 +1,1 @@
+"""The closed loop: propose a candidate from evidence, freeze it, measure it, decide, again."""

@@ -1,0 +1,390 @@
+"""`fairtrial evolve` from the command line, with a scripted model in every part."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.evolve.bound import DriftError, bind_evolution, require_unchanged
+from fairtrial.evolve.values import EvolveOptions
+from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
+from fairtrial.workspace.skill_layout import read_layout
+
+pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(900), pytest.mark.xdist_group("evolve")]
+
+MODEL = "claude-sonnet-4-5"
+SKILL = ".claude/skills/tally-work/SKILL.md"
+BRIEF = "BE-BRIEF"
+"""The word in a skill that makes the scripted model's work cheaper."""
+Done = subprocess.CompletedProcess[str]
+
+
+def fairtrial(*arguments: object) -> Done:
+    command = [sys.executable, "-m", "fairtrial", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+
+
+def printed(done: Done, code: int) -> dict[str, Any]:
+    """The object that a command printed, when it ended as it should."""
+    assert done.returncode == code, done.stdout + done.stderr
+    value: dict[str, Any] = json.loads(done.stdout)
+    assert value["exit_code"] == code
+    return value
+
+
+def usage(output: int) -> dict[str, int]:
+    return {"uncached_input": 40, "cache_write": 700, "cache_read": 6000, "output": output}
+
+
+def bash(command: str) -> list[dict[str, object]]:
+    return [{"tool": "Bash", "input": {"command": command}}]
+
+
+def proposer(generation: int, command: str) -> dict[str, object]:
+    return {
+        "name": f"proposer-{generation}",
+        "match": {"prompt_contains": f"This is generation {generation}."},
+        "turns": [
+            {"usage": usage(100), "calls": bash(f"set -e; find . -path ./.git -prune -o -type f -print; {command}")},
+            {"usage": usage(10), "text": "Proposed."},
+        ],
+    }
+
+
+def write(addition: str) -> str:
+    """The command by which a proposer adds a line to the skill."""
+    return (
+        "mkdir -p overlay/.claude/skills/tally-work;"
+        f" {{ cat incumbent/{SKILL}; echo '{addition}'; }} > overlay/{SKILL}; echo why > proposal.md"
+    )
+
+
+def worker(task: str, words: str, patch: str) -> dict[str, object]:
+    calls = bash(f"git apply <<'PATCH'\n{patch}PATCH\npython3 -m unittest discover -s tests -t . -q")
+    return {
+        "name": task,
+        "match": {"prompt_contains": words},
+        "turns": [
+            {"usage": usage(60), "calls": [{"tool": "Skill", "input": {"skill": "tally-work"}}]},
+            {
+                "usage": usage(4000),
+                "calls": calls,
+                "cases": [{"when": {"contains": BRIEF}, "usage": usage(1000), "calls": calls}],
+            },
+            {"usage": usage(50), "text": "Done."},
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class World:
+    """A task file and the project whose skill is improved."""
+
+    root: Path
+
+    @property
+    def tasks(self) -> Path:
+        return self.root / "tasks.yaml"
+
+    @property
+    def project(self) -> Path:
+        return self.root / "project"
+
+    @property
+    def skill(self) -> Path:
+        return self.project / SKILL
+
+    def script(self, *proposers: dict[str, object]) -> Path:
+        """Write the script of the model: the work on both tasks, and some proposers."""
+        work = [
+            worker("linear", "by_category and by_month", (self.root / "references/linear.patch").read_text()),
+            worker("amounts", "misreads amounts", (self.root / "references/amounts.patch").read_text()),
+        ]
+        path = self.root / "evolve.yaml"
+        path.write_text(json.dumps({"schema": "script/1", "agents": [*proposers, *work]}))
+        return path
+
+    def evolve(self, out: Path, script: Path, *more: object) -> list[object]:
+        return [
+            *("evolve", "--tasks", self.tasks, "--arms", "direct", "--agent", "bash-agent", "--model", MODEL),
+            *("--arms-file", self.root / "own.yaml", "--project", self.project),
+            *("--script", script, "--rehearsal", "--runs", 1, "--min-runs", 1, "--out", out, "--json"),
+            *more,
+        ]
+
+
+def git(project: Path, *arguments: str) -> None:
+    env = os.environ | {
+        f"GIT_{role}_{part}": "ada@example.invalid" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")
+    }
+    subprocess.run(["git", *arguments], cwd=project, check=True, env=env, capture_output=True)
+
+
+@pytest.fixture
+def world(checked: World) -> Iterator[World]:
+    """The world as it was made: its paths are part of what is bound, so that it cannot be copied."""
+    yield checked
+    git(checked.project, "checkout", "-q", "--", ".")
+    (checked.root / "tasks.holdout.jsonl").unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The example with one task to learn on and one held out, its controls held, its skills in a project."""
+    world = World(tmp_path_factory.mktemp("evolve") / "ex")
+    assert fairtrial("init", world.root).returncode == 0
+    (world.project / ".claude").mkdir(parents=True)
+    shutil.copytree(world.root / "skills", world.project / ".claude/skills")
+    git(world.project, "init", "-q", "-b", "main", ".")
+    git(world.project, "add", "--all")
+    git(world.project, "commit", "-q", "-m", "skills")
+    (world.root / "own.yaml").write_text(
+        "arms:\n  direct: {like: workflow_direct, names: {work: tally-work},"
+        " skills: {tally-work: project/.claude/skills/tally-work}}\n"
+    )
+    text = world.tasks.read_text()
+    head, tasks = text.split("  - id: amounts", 1)
+    kept = "  - id: amounts" + tasks.split("  - id: json", 1)[0].replace(
+        "    class: bug-fix", "    class: bug-fix\n    holdout: true"
+    )
+    kept += "  - id: linear" + tasks.split("  - id: linear", 1)[1]
+    world.tasks.write_text(head + kept)
+    done = fairtrial("check", world.tasks, "--runs", 1, "--out", world.root.parent / "check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return world
+
+
+def steps_of(printed: dict[str, Any]) -> Sequence[tuple[int, str, str]]:
+    return [(step["generation"], step["step"], step["result"]) for step in printed["steps"]]
+
+
+USELESS = proposer(0, write("Be thorough."))
+GOOD = proposer(1, write(BRIEF))
+UP_TO_THE_FINAL_GATE = [
+    (0, "propose", "proposed"),
+    (0, "measure", "kept"),
+    (1, "propose", "proposed"),
+    (1, "measure", "promotable"),
+    (1, "confirm", "promotable"),
+]
+
+
+def test_a_candidate_that_is_useless_is_kept_out_and_a_good_one_is_promoted_on_the_held_out_task_and_applied(
+    world: World, tmp_path: Path
+) -> None:
+    out = tmp_path / "e"
+    done = fairtrial(*world.evolve(out, world.script(USELESS, GOOD), "--generations", 5, "--apply", "--budget-usd", 9))
+    value = printed(done, 0)
+    assert steps_of(value) == [*UP_TO_THE_FINAL_GATE, (1, "apply", "applied")]
+    assert (value["ended"], value["promoted"]) == ("promoted", "generations/1/confirm")
+    assert (value["learning_tasks"], value["holdout_tasks"]) == (["linear"], ["amounts"])
+    assert 0 < value["spent_usd"] < 9
+    assert world.skill.read_text().endswith(f"{BRIEF}\n")
+
+    # The held-out task was asked once, about the one candidate that the learning task promotes.
+    uses = [json.loads(line) for line in (world.root / "tasks.holdout.jsonl").read_text().splitlines()]
+    assert [(use["evolution"], use["generation"], list(use["tasks"])) for use in uses] == [
+        (value["evolution"], 1, ["amounts"])
+    ]
+    assert value["steps"][4]["holdout_uses"] == {"amounts": 1}
+    for sweep in out.glob("generations/*/*/sweep.json"):
+        tasks = {entry["task"] for entry in json.loads(sweep.read_text())["plan"]}
+        assert tasks == ({"amounts"} if sweep.parent.name == "confirm" else {"linear"})
+    for step in value["steps"]:
+        assert fairtrial("audit", out / step["results"], "--expect", step["seal"]).returncode == 0
+
+    # A proposer saw the skill and the evidence, and nothing that it is judged by.
+    given = out / "generations/1/proposal/repository"
+    seen = {path.relative_to(given).as_posix() for path in given.rglob("*") if ".git" not in path.parts[:-1]}
+    shown = {each for each in seen if (given / each).is_file()}
+    assert shown == {
+        f"earlier/0/{SKILL}",
+        "evidence/evidence.json",
+        "evidence/transcripts/00.jsonl",
+        "evidence/transcripts/01.jsonl",
+        f"incumbent/{SKILL}",
+    }
+    everything = b"".join((given / each).read_bytes() for each in shown)
+    hidden = [*world.root.glob("oracles/*.py"), *world.root.glob("cheats/*")]
+    for path in hidden:
+        assert path.read_bytes() not in everything
+    for word in (b"FAIRTRIAL_ORACLE_ROOT", b"amounts", b"test_linear", b"forges-the-library"):
+        assert word not in everything
+    (listing,) = out.glob("generations/1/proposal/results/trials/*/1/transcript-propose.jsonl")
+    listed = listing.read_text()
+    assert "./evidence/evidence.json" in listed
+    assert "tally/" not in listed
+
+
+def test_when_no_candidate_is_better_all_generations_run_and_the_project_stays_as_it_is(
+    world: World, tmp_path: Path
+) -> None:
+    before = world.skill.read_bytes()
+    first = tmp_path / "first" / SKILL
+    first.parent.mkdir(parents=True)
+    first.write_bytes(before + b"Be thorough.\n")
+    script = world.script(proposer(1, write("Be more thorough.")))
+    more = ("--initial-overlay", tmp_path / "first", "--generations", 2, "--apply")
+    value = printed(fairtrial(*world.evolve(tmp_path / "e", script, *more)), 0)
+    assert value["ended"] == "all-generations-ran"
+    assert steps_of(value) == [
+        (generation, step, result)
+        for generation in (0, 1)
+        for step, result in (("propose", "proposed"), ("measure", "kept"))
+    ]
+    assert world.skill.read_bytes() == before
+    bindings = [
+        json.loads((tmp_path / f"e/generations/{number}/measure/promotion.json").read_text())["binding"]
+        for number in (0, 1)
+    ]
+    assert [binding["candidate_origin"] for binding in bindings] == ["manual-overlay", "model-proposer"]
+    assert [binding["proposer_model"] for binding in bindings] == [None, MODEL]
+    assert not (world.root / "tasks.holdout.jsonl").exists()
+    again = printed(fairtrial("resume", tmp_path / "e", "--json"), 0)
+    assert again == value
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("mkdir -p overlay; echo x > overlay/run.sh; echo why > proposal.md", "the proposal is no candidate: "),
+        (
+            "mkdir over; echo x > over/a.md; ln -s over overlay; echo why > proposal.md",
+            "the proposer failed: oracle-failed",
+        ),
+    ],
+)
+def test_a_proposal_that_is_no_candidate_ends_it_with_1_before_anything_is_measured(
+    world: World, tmp_path: Path, command: str, why: str
+) -> None:
+    # Evidence of controls is none: their changes and transcripts are references and cheats.
+    more = ("--seed-results", world.root.parent / "check")
+    value = printed(fairtrial(*world.evolve(tmp_path / "e", world.script(proposer(0, command)), *more)), 1)
+    assert (value["ended"], steps_of(value)) == ("refused", [(0, "propose", "refused")])
+    assert value["detail"].startswith(why)
+    assert not (tmp_path / "e/generations/0/measure").exists()
+    evidence = tmp_path / "e/generations/0/proposal/repository/evidence"
+    assert json.loads((evidence / "evidence.json").read_text())["rows"] == []
+    assert not (evidence / "transcripts").exists()
+
+
+def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyond_it(
+    world: World, tmp_path: Path
+) -> None:
+    out = tmp_path / "e"
+    value = printed(fairtrial(*world.evolve(out, world.script(USELESS), "--budget-usd", 0.05)), 5)
+    assert (value["ended"], steps_of(value)) == ("budget", [(0, "propose", "proposed")])
+    rows = (out / "generations/0/measure/results.jsonl").read_text().splitlines()
+    assert [json.loads(row)["error_kind"] for row in rows] == [None]  # of two trials
+    assert not (out / "generations/0/measure/seal.json").exists()
+    again = printed(fairtrial("resume", out, "--json"), 5)
+    assert again["spent_usd"] == value["spent_usd"] > 0.05
+    assert (out / "generations/0/measure/results.jsonl").read_text().splitlines() == rows
+
+
+def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    # A pass is killed when it has come so far. Not in a trial of the final gate: a void counts as a failure there too.
+    milestones = [
+        "generations/0/proposal/results/trials/*/1/intent.json",
+        "generations/0/candidate",
+        "generations/0/measure/trials/*/1/outcome.json",
+        "generations/1/confirm.intent.json",
+        "generations/1/confirm/sweep.json",
+    ]
+    command: list[object] = world.evolve(out, world.script(USELESS, GOOD), "--generations", 2)
+    for milestone in milestones:
+        kill_at(lambda milestone=milestone: any(out.glob(milestone)), command)  # type: ignore[misc] # bound now
+        command = ["resume", out, "--json"]
+    value = printed(fairtrial(*command), 0)
+    assert steps_of(value) == UP_TO_THE_FINAL_GATE
+    assert value["steps"][4]["holdout_uses"] == {"amounts": 1}
+    for step in ("generations/0/measure", "generations/1/measure", "generations/1/confirm"):
+        rows = [json.loads(line) for line in (out / step / "results.jsonl").read_text().splitlines()]
+        counting = [row["key"] for row in rows if row["error_kind"] is None]
+        assert sorted(counting) == sorted(set(counting))
+        assert len(counting) == 2
+
+
+def kill_at(reached: Callable[[], bool], command: Sequence[object]) -> None:
+    """Run a command until something is on disk, and kill it then."""
+    argv = [sys.executable, "-m", "fairtrial", "-q", *map(str, command)]
+    running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline_s = time.monotonic() + 200
+        while running.poll() is None and not reached():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.005)
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+
+
+def test_what_was_fixed_may_not_change_and_a_ref_that_moves_changes_nothing(world: World, tmp_path: Path) -> None:
+    options = EvolveOptions(
+        bench=BenchOptions(
+            tasks=str(world.tasks),
+            arms=("direct",),
+            arms_file=str(world.root / "own.yaml"),
+            model=MODEL,
+            agent="bash-agent",
+            runs=1,
+            script=str(world.script(USELESS)),
+        ),
+        candidate=CandidateOptions(
+            overlay="", layout=read_layout("plain"), project=str(world.project), min_runs=1, rehearsal=True
+        ),
+        proposer_agent="bash-agent",
+        proposer_model=MODEL,
+    )
+    bound, base = bind_evolution(options, tmp_path)
+    assert sorted(bound.base_digests) == [SKILL]
+    assert require_unchanged(bound, tmp_path) == base
+
+    repository = world.root / "repository"
+    git(repository, "commit", "-q", "--allow-empty", "-m", "later")
+    try:
+        assert require_unchanged(bound, tmp_path) == base
+    finally:
+        git(repository, "reset", "-q", "--hard", "HEAD~1")
+    world.skill.write_text("other\n")
+    with pytest.raises(DriftError, match="differs from what is committed"):
+        require_unchanged(bound, tmp_path)
+    git(world.project, "checkout", "-q", "--", ".")
+    digests = dict.fromkeys(bound.base_digests, "0" * 64)
+    with pytest.raises(DriftError, match=r"SKILL\.md is not what it was"):
+        require_unchanged(replace(bound, base_digests=digests), tmp_path)
+    with pytest.raises(DriftError, match="the holdout tasks are others"):
+        require_unchanged(replace(bound, holdout=()), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (("--only", "amounts"), "is held out for the final gate"),
+        (("--arms", "direct,candidate_direct"), "candidates are added"),
+        (("--arms", "baseline"), "loads no skill"),
+        (("--min-runs", 2), "--runs 1 is less than --min-runs 2"),
+        (("--proposer-agent", "nop"), "speaks to no model"),
+        (("--budget-usd", "nan"), "is no number of US dollars"),
+        (("--seed-results", "nowhere"), "not a results directory"),
+        (("--initial-overlay", "nowhere"), "overlay"),
+        (("--learnings", "nowhere.jsonl"), "cannot be read"),
+    ],
+)
+def test_what_could_not_end_well_is_refused_before_anything_is_made(
+    world: World, tmp_path: Path, more: tuple[object, ...], why: str
+) -> None:
+    done = fairtrial(*world.evolve(tmp_path / "e", world.script(USELESS), *more))
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2), done.stderr
+    assert why in done.stderr
+    assert not (tmp_path / "e").exists()
