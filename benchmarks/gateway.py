@@ -50,7 +50,7 @@ BEHIND_LIMIT_RATIO: Final = 1.10
 GROWTH_LIMIT_MB: Final = 8.0
 READ_BYTES: Final = 1 << 18
 PIECE_CHARACTERS: Final = 20_000
-N_PIECES: Final = 800_000 // PIECE_CHARACTERS
+N_PIECES: Final = 1_000_000 // PIECE_CHARACTERS
 REPLY_S: Final = N_PIECES * PIECE_CHARACTERS / (STREAM_RATE_MB_S * 1e6)
 N_FRAME_EVENTS: Final = 5
 """Events of a scripted reply beside its pieces of text; each but the first has the script's delay before it."""
@@ -121,7 +121,7 @@ def measure_streams(scratch: Path, duration_s: float) -> Iterator[str]:
 
     Where the floor itself takes longer than planned the machine is too busy, and time counts against the floor's.
     """
-    # A script file has at most 1 MiB, so a long stream is several replies, one after the other.
+    # A script file has at most 1 MiB, so a long stream is several replies; what passes between them is in the time.
     n_replies = max(1, round(duration_s / REPLY_S))
     planned_s = n_replies * REPLY_S
     script = scratch / "streams.yaml"

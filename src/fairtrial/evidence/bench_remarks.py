@@ -191,12 +191,10 @@ def _disagreements(row: Row, *, task: str, arm: str) -> Iterator[Disagreement]:
 def _both_sides(row: Row, phase: str, subject: str) -> tuple[str, str]:
     """What each side says; of an attempt with several sessions the wire's figures are those of all of them."""
     reported: object = row.get("reported_usage")
-    of_phase = [
-        claim
-        for claim in (cast("list[object]", reported) if isinstance(reported, list) else [])
-        if isinstance(claim, dict) and cast("dict[str, object]", claim).get("phase") == phase
-    ]
-    claim = cast("dict[str, object]", of_phase[0]) if of_phase else {}
+    claim: dict[str, object] = {}
+    for each in cast("list[object]", reported) if isinstance(reported, list) else []:
+        if isinstance(each, dict) and cast("dict[str, object]", each).get("phase") == phase:
+            claim = cast("dict[str, object]", each)
     match subject.split(" ", maxsplit=1)[0]:
         case "usage":
             usage: object = claim.get("usage")
@@ -206,6 +204,10 @@ def _both_sides(row: Row, phase: str, subject: str) -> tuple[str, str]:
             return f"{row.get('cost_usd')} USD", f"{claim.get('cost_usd')} USD"
         case "skill":
             return f"skills proven: {row.get('skill_invoked')}", f"skills used: {claim.get('skills_used')}"
+        case "other":
+            wire: object = row.get("wire")
+            others: object = cast("dict[str, object]", wire).get("other_models") if isinstance(wire, dict) else None
+            return f"models: {others}", f"asked for: {row.get('model')}"
         case _:
             return "a fault of the provider", "success"
 

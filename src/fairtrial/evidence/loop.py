@@ -198,15 +198,27 @@ def _token_sums(ran: Sequence[Row]) -> dict[str, object]:
 
 
 def _peak_memory(ran: Sequence[Row]) -> dict[str, object]:
-    """Give the largest peak; unknown with a reason when a step's peak is, since that step may have been the largest."""
+    """Give the largest peak; unknown with a reason when a step's peak is, since that step may have been the largest.
+
+    What it lies below is known as long as each step's is.
+    """
     if not _present(ran, ["peak_memory_bytes"]):
         return {}
     peaks = [measured(row["peak_memory_bytes"]) for row in ran if "peak_memory_bytes" in row]
     known = [peak for peak in peaks if peak is not None]
     if len(known) == len(peaks):
-        return {"peak_memory_bytes": max(known), "peak_memory_reason": None}
+        return {"peak_memory_bytes": max(known), "peak_memory_reason": None, "peak_memory_below_bytes": None}
     reason = f"{len(peaks) - len(known)} of {len(peaks)} steps have no figure"
-    return {"peak_memory_bytes": None, "peak_memory_reason": reason}
+    bounds = [
+        measured(row.get("peak_memory_below_bytes")) if peak is None else peak
+        for row, peak in zip((row for row in ran if "peak_memory_bytes" in row), peaks, strict=True)
+    ]
+    below = [bound for bound in bounds if bound is not None]
+    return {
+        "peak_memory_bytes": None,
+        "peak_memory_reason": reason,
+        "peak_memory_below_bytes": max(below) if len(below) == len(bounds) else None,
+    }
 
 
 def _rounded(value: float | None, decimals: int) -> float | None:

@@ -61,6 +61,7 @@ class SubjectSummary:
         voided_attempts: Void attempts that a later one superseded.
         medians: Medians over passed runs by field; None without one or with an unmeasured one.
         peak_memory_bytes: The largest peak over passed runs, or None.
+        peak_memory_below_bytes: What it lies below where only that is known, or None.
         network_bytes_reason: Why network bytes are unknown, or "".
         truth: What the truth check says of the measured runs together.
         coverage: Whether they measured every planned operation.
@@ -75,6 +76,7 @@ class SubjectSummary:
     voided_attempts: int
     medians: Mapping[str, float | None]
     peak_memory_bytes: float | None
+    peak_memory_below_bytes: float | None
     network_bytes_reason: str
     truth: Truth
     coverage: Coverage
@@ -264,7 +266,10 @@ def _subject(name: str, members: Sequence[LoopRun], *, null_control: bool, voide
     measured = [run for run in members if run.ending is RunEnding.MEASURED]
     passed = [run for run in measured if run.passed]
     peaks = [run.number("peak_memory_bytes") for run in passed]
-    known_peaks = [peak for peak in peaks if peak is not None]
+    bounds = [
+        run.number("peak_memory_below_bytes") if peak is None else peak for run, peak in zip(passed, peaks, strict=True)
+    ]
+    peak = _largest(peaks)
     return SubjectSummary(
         subject=name,
         null_control=null_control,
@@ -274,11 +279,18 @@ def _subject(name: str, members: Sequence[LoopRun], *, null_control: bool, voide
         n_void=sum(run.ending is RunEnding.VOID for run in members),
         voided_attempts=voided_attempts,
         medians={field: median(run.number(field) for run in passed) for field in NUMBER_FIELDS},
-        peak_memory_bytes=max(known_peaks) if known_peaks and len(known_peaks) == len(peaks) else None,
+        peak_memory_bytes=peak,
+        peak_memory_below_bytes=_largest(bounds) if peak is None else None,
         network_bytes_reason=next((run.network_bytes_reason for run in passed if run.network_bytes_reason), ""),
         truth=_truth(run.truth for run in measured),
         coverage=_coverage(run.coverage_complete for run in measured),
     )
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    """The largest of what is known of each; one that is not known may be larger."""
+    known = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None
 
 
 def _truth(answers: Iterable[bool | None]) -> Truth:

@@ -44,6 +44,7 @@ NUMBER_FIELDS: Final = (
     "cpu_user_s",
     "cpu_system_s",
     "peak_memory_bytes",
+    "peak_memory_below_bytes",
     "network_bytes",
 )
 """Fields of a total row that are kept as numbers; a `*_phase_ms` may stand in `phase_elapsed_ms` instead."""

@@ -33,6 +33,7 @@ class CaseFacts:
         local_work_preserved: The client still has its work.
         server_integrity: The store is sound.
         recovered: Recovery ended with the work on the server; None when there was nothing to recover from.
+        server_repair: What was typed at the server because the client could not recover alone, or None.
         recovery_calls: Commands that recovery took.
         recovery_bytes: Bytes on the wire that it took, or None.
         recovery_ms: Its time, or None.
@@ -50,6 +51,7 @@ class CaseFacts:
     local_work_preserved: bool | None
     server_integrity: bool | None
     recovered: bool | None
+    server_repair: str | None
     recovery_calls: float | None
     recovery_bytes: float | None
     recovery_ms: float | None
@@ -73,6 +75,7 @@ class MatrixLine:
         local_work_preserved: Likewise.
         server_integrity: Likewise.
         recovered: False when a single recovery failed; None when none was needed.
+        server_repair: What was typed at the server, with counts where runs differ; None when nothing was.
         recovery_calls: Median.
         recovery_bytes: Median, or None.
         recovery_ms: Median, or None.
@@ -91,6 +94,7 @@ class MatrixLine:
     local_work_preserved: bool | None
     server_integrity: bool | None
     recovered: bool | None
+    server_repair: str | None
     recovery_calls: float | None
     recovery_bytes: float | None
     recovery_ms: float | None
@@ -118,11 +122,17 @@ def _case(row: Row) -> CaseFacts:
         local_work_preserved=flag(row.get("local_work_preserved")),
         server_integrity=flag(row.get("server_integrity")),
         recovered=flag(row.get("recovered")),
+        server_repair=_repair(row.get("server_repair")),
         recovery_calls=whole(row.get("recovery_calls")),
         recovery_bytes=measured(row.get("recovery_bytes")),
         recovery_ms=measured(row.get("recovery_ms")),
         recovery_tokens=measured(row.get("recovery_tokens")),
     )
+
+
+def _repair(commands: object) -> str | None:
+    """The commands as one line."""
+    return "; ".join(str(each) for each in cast("list[object]", commands)) if isinstance(commands, list) else None
 
 
 def matrix_lines(runs: Iterable[Sequence[CaseFacts]]) -> tuple[MatrixLine, ...]:
@@ -150,6 +160,7 @@ def _line(members: Sequence[CaseFacts]) -> MatrixLine:
         local_work_preserved=_all(case.local_work_preserved for case in valid),
         server_integrity=_all(case.server_integrity for case in valid),
         recovered=all(recovered) if recovered else None,
+        server_repair=_words(case.server_repair for case in valid),
         recovery_calls=median(case.recovery_calls for case in valid),
         recovery_bytes=median(case.recovery_bytes for case in valid),
         recovery_ms=median(case.recovery_ms for case in valid),

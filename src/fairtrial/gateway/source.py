@@ -23,6 +23,8 @@ _NOT_PASSED: Final = frozenset(
     }
 )  # fmt: skip
 _SMALL_BYTES: Final = 32 * 1024
+_GZIP_OR_ZLIB: Final = 47
+"""For zlib: whichever of the two the header says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,19 +205,23 @@ class Decoder:
     def __init__(self, coding: str) -> None:
         name = coding.strip().lower()
         self.problem: str | None = None
-        # 47: gzip or zlib, as their headers say.
-        self._zlib = zlib.decompressobj(47) if name in {"gzip", "x-gzip", "deflate"} else None
+        self._zlib = zlib.decompressobj(_GZIP_OR_ZLIB) if name in {"gzip", "x-gzip", "deflate"} else None
         if self._zlib is None and name not in {"", "identity"}:
             self.problem = f"content-encoding {name[:40]!r}"
 
     def decode(self, data: bytes) -> bytes:
-        """Return what the next bytes hold; b"" when that cannot be read."""
+        """Return what the next bytes hold, as far as it can be read."""
         if self.problem is not None:
             return b""
         if self._zlib is None:
             return data
+        parts: list[bytes] = []
         try:
-            return self._zlib.decompress(data)
+            while data:
+                parts.append(self._zlib.decompress(data))
+                data = self._zlib.unused_data
+                if data:  # gzip may come in several members, one behind the other
+                    self._zlib = zlib.decompressobj(_GZIP_OR_ZLIB)
         except zlib.error as error:
             self.problem = f"broken content-encoding: {error}"
-            return b""
+        return b"".join(parts)

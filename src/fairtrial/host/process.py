@@ -255,6 +255,7 @@ class _Watch:
             peak_bytes, peak_reason = believe_peak_memory(
                 self._usage.ru_maxrss * 1024, floor_bytes=read_own_peak_bytes()
             )
+        below = self._usage.ru_maxrss * 1024 if self._usage is not None and peak_bytes is None else None
         return ProcessResult(
             argv=self._spawn.argv,
             state=self._state(),
@@ -264,6 +265,7 @@ class _Watch:
             cpu_system_s=None if self._usage is None else self._usage.ru_stime,
             peak_memory_bytes=peak_bytes,
             peak_memory_reason=peak_reason,
+            peak_memory_below_bytes=below,
             timed_out=self._timed_out,
             forced_kill=self._forced_kill,
             pipe_held=self._pipe_held,

@@ -112,6 +112,7 @@ class RowBuilder:
             "cpu_system_s": result.cpu_system_s,
             "peak_memory_bytes": result.peak_memory_bytes,
             "peak_memory_reason": result.peak_memory_reason,
+            "peak_memory_below_bytes": result.peak_memory_below_bytes,
         }
         if result.elapsed_ms is None:
             row["elapsed_ms_reason"] = result.detail or result.state.value

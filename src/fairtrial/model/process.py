@@ -55,6 +55,7 @@ class ProcessResult:
         cpu_system_s: System CPU seconds, likewise.
         peak_memory_bytes: Peak resident memory; None when the kernel's figure cannot be told from the harness's own.
         peak_memory_reason: Why `peak_memory_bytes` is None, else None.
+        peak_memory_below_bytes: What it lies below where only that is known, else None.
         timed_out: The time limit was reached.
         forced_kill: KILL was needed: it ignored TERM, or left group members behind.
         pipe_held: A descendant outside the group still held an output pipe when the process ended.
@@ -77,6 +78,7 @@ class ProcessResult:
     stdout: StreamCapture
     stderr: StreamCapture
     detail: str
+    peak_memory_below_bytes: int | None = None
 
     @property
     def ok(self) -> bool:

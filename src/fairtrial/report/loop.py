@@ -17,6 +17,7 @@ from fairtrial.report.loop_words import (
     REASON_CHARACTERS,
     WEIGHTED,
     first_acquire_ms,
+    peak_bytes,
     place,
     second_acquire_ms,
     spread_cell,
@@ -119,7 +120,7 @@ def _subject_cells(subject: SubjectSummary) -> Sequence[str]:
         subject.truth,
         subject.coverage,
         f"{figure(medians['cpu_user_s'], 3)} + {figure(medians['cpu_system_s'], 3)}",
-        figure(subject.peak_memory_bytes),
+        peak_bytes(subject),
         figure(medians["network_bytes"]),
     )
 

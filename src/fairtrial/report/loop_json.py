@@ -82,6 +82,7 @@ def _subject_json(subject: SubjectSummary) -> dict[str, object]:
         "voided_attempts": subject.voided_attempts,
         "medians": dict(subject.medians),
         "peak_memory_bytes": subject.peak_memory_bytes,
+        "peak_memory_below_bytes": subject.peak_memory_below_bytes,
         "network_bytes_reason": subject.network_bytes_reason or None,
         "truth_check": subject.truth,
         "coverage": subject.coverage,

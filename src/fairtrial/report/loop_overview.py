@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fairtrial.evidence.loop_report import LoopSummary, Section
+from fairtrial.evidence.loop_report import LoopSummary, Section, SubjectSummary
 from fairtrial.report.document import Table
 from fairtrial.report.loop_words import (
     MEASURES,
     NO_TIMING,
     WEIGHTED,
     first_acquire_ms,
+    place,
     second_acquire_ms,
     spread_cell,
     warm_delta_ms,
@@ -28,7 +29,8 @@ def overview_tables(summary: LoopSummary) -> Iterator[Table]:
     """Give the tables of each transport: what was measured, what a task costs, the control, the differences."""
     for where, sections in wires_of(summary.sections, lambda section: section.setting):
         yield _subjects(where, sections)
-        yield _costs(where, sections)
+        for section in sections:
+            yield from _costs(section)
         yield from _control(where, sections)
         yield from _differences(where, sections)
         for section in sections:
@@ -59,29 +61,37 @@ def _subjects(where: str, sections: Sequence[Section]) -> Table:
     )  # fmt: skip
 
 
-def _costs(where: str, sections: Sequence[Section]) -> Table:
-    return Table(
-        title=f"What a task costs {where}",
-        headers=(
-            "scenario", "subject", "output bytes", "tokens", "network bytes", "first acquire ms", "second acquire ms",
-            "CPU s", "peak MiB",
-        ),
-        rows=[
-            (
-                section.setting.scenario,
-                subject.subject,
-                figure(subject.medians["raw_output_bytes"]),
-                figure(subject.medians["estimated_tokens"]),
-                figure(subject.medians["network_bytes"]),
-                figure(first_acquire_ms(subject), 1),
-                figure(second_acquire_ms(subject), 1),
-                figure(_sum(subject.medians["cpu_user_s"], subject.medians["cpu_system_s"]), 3),
-                figure(None if subject.peak_memory_bytes is None else subject.peak_memory_bytes / MIB, 1),
-            )
-            for section in sections
-            for subject in section.subjects
-        ],
-    )  # fmt: skip
+def _costs(section: Section) -> Iterator[Table]:
+    """What a whole task of those subjects cost that got through one."""
+    passed = [subject for subject in section.subjects if subject.n_passed]
+    if passed:
+        yield Table(
+            title=f"What {place(section.setting)} costs",
+            headers=(
+                "subject", "output bytes", "tokens", "network bytes", "first acquire ms", "second acquire ms", "CPU s",
+                "peak MiB",
+            ),
+            rows=[_cost_cells(subject) for subject in passed],
+        )  # fmt: skip
+
+
+def _cost_cells(subject: SubjectSummary) -> Sequence[str]:
+    return (
+        subject.subject,
+        figure(subject.medians["raw_output_bytes"]),
+        figure(subject.medians["estimated_tokens"]),
+        figure(subject.medians["network_bytes"]),
+        figure(first_acquire_ms(subject), 1),
+        figure(second_acquire_ms(subject), 1),
+        figure(_sum(subject.medians["cpu_user_s"], subject.medians["cpu_system_s"]), 3),
+        _peak(subject),
+    )
+
+
+def _peak(subject: SubjectSummary) -> str:
+    if subject.peak_memory_bytes is None and subject.peak_memory_below_bytes is not None:
+        return f"< {figure(subject.peak_memory_below_bytes / MIB, 1)}"
+    return figure(None if subject.peak_memory_bytes is None else subject.peak_memory_bytes / MIB, 1)
 
 
 def _sum(first: float | None, second: float | None) -> float | None:

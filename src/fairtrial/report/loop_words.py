@@ -15,6 +15,7 @@ __all__ = [
     "WEIGHTED",
     "any_of",
     "first_acquire_ms",
+    "peak_bytes",
     "place",
     "second_acquire_ms",
     "spread_cell",
@@ -85,6 +86,13 @@ def first_acquire_ms(subject: SubjectSummary) -> float | None:
 def second_acquire_ms(subject: SubjectSummary) -> float | None:
     """Give the median of the second phase's acquire."""
     return any_of(subject.medians, "acquire_ms_followup", "acquire_ms_warm")
+
+
+def peak_bytes(subject: SubjectSummary) -> str:
+    """Print the largest peak, or what it lies below where only that is known."""
+    if subject.peak_memory_bytes is None and subject.peak_memory_below_bytes is not None:
+        return f"below {figure(subject.peak_memory_below_bytes)}"
+    return figure(subject.peak_memory_bytes)
 
 
 def warm_delta_ms(subject: SubjectSummary) -> float | None:

@@ -73,7 +73,7 @@ def _brief_cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
     harm = ", retry UNSAFE" if line.retry_safe is False else ""
     harm += ", work LOST" if line.local_work_preserved is False else ""
     harm += ", store DAMAGED" if line.server_integrity is False else ""
-    spent = f"{full[10]} calls, {full[11]} tokens, {full[13]} ms"
+    spent = f"{figure(line.recovery_calls)} calls, {full[11]} tokens, {full[13]} ms{_outcome(line)}"
     cost = ("not needed" if line.recovery_calls == 0 else spent) + harm
     return (*full[:2], *full[3:7], cost)
 
@@ -91,11 +91,18 @@ def _cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
         yes_no(line.retry_safe),
         yes_no(line.local_work_preserved),
         yes_no(line.server_integrity),
-        figure(line.recovery_calls) + (" (failed)" if line.recovered is False else ""),
+        figure(line.recovery_calls) + _outcome(line),
         figure(line.recovery_tokens),
         figure(line.recovery_bytes),
         figure(line.recovery_ms, 1),
     )
+
+
+def _outcome(line: MatrixLine) -> str:
+    """Say where the client's own recovery failed, and what it took at the server."""
+    if line.recovered is not False:
+        return ""
+    return f" (failed; at the server: {line.server_repair})" if line.server_repair else " (failed)"
 
 
 def matrix_json(section: Section) -> list[dict[str, object]]:
@@ -116,6 +123,7 @@ def matrix_json(section: Section) -> list[dict[str, object]]:
             "local_work_preserved": line.local_work_preserved,
             "server_integrity": line.server_integrity,
             "recovered": line.recovered,
+            "server_repair": line.server_repair,
             "recovery_calls": line.recovery_calls,
             "recovery_bytes": line.recovery_bytes,
             "recovery_ms": line.recovery_ms,

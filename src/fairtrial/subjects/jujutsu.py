@@ -1,9 +1,10 @@
 # ruff: noqa: ARG002 - a subject answers the whole protocol, whether it needs each argument or not
 """Jujutsu, which publishes to a git repository by running git.
 
-Read in the source of jj 0.45.1 and not run yet: the working copy is a commit of its own, so a bookmark made on it
-before the work follows it into `commit`; a push is a push with lease, and a new bookmark is tracked by it; `workspace
-add` shares the store of the clone it is run in, and `workspace forget` leaves the directory.
+Facts it stands on (jj 0.45.1): the working copy is a commit of its own, so a bookmark made on it before the work
+follows it into `commit`, and stays behind at the next one; a push is a push with lease, and a new bookmark is tracked
+by it; one that has nothing to move ends with 0; `workspace add` shares the store of the clone it is run in, and
+`workspace forget` leaves the directory; it fetches by `git fetch --porcelain`, which git has since 2.41.
 """
 
 import shutil
@@ -161,13 +162,17 @@ class Jujutsu:
                 return (
                     self._step(place.root, "git", "clone", *options, place.remote, str(tree)),
                     self._step(tree, "bookmark", "track", place.branch, "--remote", "origin", name=".track"),
-                    self._step(tree, "bookmark", "move", place.branch, "--to", "@", name=".move"),
                 )
             case Motion.ACQUIRE, _:
                 options = self._variant.acquire_options
                 return (self._step(place.root, "git", "clone", *options, place.remote, str(tree)), branch)
             case Motion.INSPECT, _:
                 return (self._step(tree, "status"),)
+            case Motion.SNAPSHOT, Manner.JOIN:  # on a branch that is published already: its bookmark stayed behind
+                return (
+                    self._step(tree, "commit", "-m", place.message, name=".commit"),
+                    self._step(tree, "bookmark", "move", place.branch, "--to", "@-", name=".move"),
+                )
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit", "-m", place.message),)
             case Motion.PUBLISH, Manner.FORCE:

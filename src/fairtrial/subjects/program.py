@@ -96,8 +96,12 @@ def first_line(run: RunProbe, argv: Sequence[str], *, cwd: Path) -> str | None:
 
 
 def ended_by_itself(result: ProcessResult) -> bool:
-    """Whether a command lived to its own end: one that was killed or timed out claims nothing."""
-    return result.state is ProcessState.EXITED and not result.timed_out and (result.returncode or 0) >= 0
+    """Whether a command lived to its own end: one that was killed or timed out claims nothing.
+
+    One that ended by itself and left descendants (a hook of a server that had died) which were then killed, did.
+    """
+    ended = result.state in {ProcessState.EXITED, ProcessState.FORCED_KILL}
+    return ended and not result.timed_out and (result.returncode or 0) >= 0
 
 
 def unused_path(parent: Path, name: str, suffix: str = "") -> Path:

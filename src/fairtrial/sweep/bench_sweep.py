@@ -580,7 +580,7 @@ def _dialect(agent: str) -> str | None:
 def _metadata(record: Mapping[str, object]) -> dict[str, object]:
     machine = describe_machine()
     options = cast("Mapping[str, object]", record["options"])
-    candidate = cast("Mapping[str, object] | None", options["candidate"])
+    candidate = cast("Mapping[str, object] | None", options.get("candidate"))
     return {
         "bench_id": record["sweep"],
         "timestamp_utc": record["created_utc"],

@@ -5,30 +5,22 @@ what a client does to its connection (reuse it, drop it, open a second) happens 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+
+from typing_extensions import override
 
 from fairtrial.wire.exchange import After, Exchange, Observed
-from fairtrial.wire.faults import Fault, FaultReport, plan_faults, take_due
+from fairtrial.wire.faults import Fault, take_due
+from fairtrial.wire.forwarding import Forwarding
 from fairtrial.wire.http1 import BadMessageError, EndedEarlyError, parse_request_head, read_head, render_answer
-from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, RequestRecord
-from fairtrial.wire.peer import Address, Peer, connect_peer, listen_for_peers
-from fairtrial.wire.reader import ByteCount
+from fairtrial.wire.ledger import ConnectionReuse, RequestRecord
+from fairtrial.wire.peer import Address, Peer
 
 __all__ = ["Forwarder"]
 
-# From "the bytes are in the kernel" to "the exchange has begun" asyncio needs five turns of its loop (select, accept,
-# connection_made, add_reader, read); then the head is parsed.
-_SETTLE_TURNS = 20
 
-
-class Forwarder:
-    """Listens on 127.0.0.1 and forwards to one server.
-
-    Attributes:
-        port: Where it listens; 0 before `start`.
-        n_connections: Client connections accepted so far.
-        reuse: Whether clients may reuse a connection.
-    """
+class Forwarder(Forwarding):
+    """Forwards request by request."""
 
     def __init__(
         self,
@@ -38,98 +30,24 @@ class Forwarder:
         faults: Sequence[Fault],
         on_record: Callable[[RequestRecord], None],
     ) -> None:
-        self.port = 0
-        self.n_connections = 0
-        self.reuse = reuse
-        self._upstream = upstream
-        self._planned = plan_faults(faults)
-        self._on_record = on_record
-        self._counts = {name: ByteCount() for name in ByteCounts.__dataclass_fields__}
-        self._server: asyncio.Server | None = None
-        self._origin_s = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        super().__init__(upstream=upstream, reuse=reuse, faults=faults, on_record=on_record)
         self._in_flight: set[Observed] = set()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._released = asyncio.Event()
 
     @property
+    @override
     def n_in_flight(self) -> int:
         """Requests whose upstream work is not finished."""
         return len(self._in_flight)
 
-    @property
-    def counts(self) -> ByteCounts:
-        """The four raw counters, now."""
-        return ByteCounts(**{name: count.n_bytes for name, count in self._counts.items()})
+    @override
+    async def _wait_idle(self) -> None:
+        await self._idle.wait()
 
-    @property
-    def fault_reports(self) -> tuple[FaultReport, ...]:
-        """What became of each planned fault so far."""
-        return tuple(rule.report() for rule in self._planned)
-
-    def set_faults(self, faults: Sequence[Fault]) -> None:
-        """Replace the plan; requests in flight keep the rule that hit them."""
-        self._planned = plan_faults(faults)
-        self._released.clear()
-
-    async def start(self) -> int:
-        """Listen and return the port.
-
-        Raises:
-            OSError: There is no free port or descriptor.
-        """
-        self._origin_s = asyncio.get_running_loop().time()
-        self._server, self.port = await listen_for_peers(
-            self._accept, received=self._counts["client_to_proxy"], sent=self._counts["proxy_to_client"]
-        )
-        return self.port
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Let go what is held back, and wait until no upstream work is left of anything that clients have sent so far.
-
-        Returns:
-            False when the time is up.
-        """
-        self._released.set()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    await self._idle.wait()
-                    # A client that is dead by now may have left its request in the kernel, even unaccepted.
-                    before = self.n_connections, self.counts.client_to_proxy
-                    for _ in range(_SETTLE_TURNS):
-                        await asyncio.sleep(0)
-                    if self._idle.is_set() and before == (self.n_connections, self.counts.client_to_proxy):
-                        return True
-        except TimeoutError:
-            return False
-
-    async def stop(self, timeout_s: float) -> None:
-        """Accept nothing more, let upstream work finish for at most so long, then end every connection."""
-        if self._server is None:
-            return
-        self._server.close()
-        await self.drain(timeout_s)
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _accept(self, client: Peer) -> None:
-        self.n_connections += 1
-        task = asyncio.create_task(self._serve_connection(client, self.n_connections))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": error})
-
-    async def _serve_connection(self, client: Peer, number: int) -> None:
-        received, sent = self._counts["server_to_proxy"], self._counts["proxy_to_server"]
-        upstream = _Upstream(self._upstream, received=received, sent=sent)
+    @override
+    async def _serve(self, client: Peer, number: int) -> None:
+        upstream = _Upstream(self._connect)
         after = After.KEEP
         try:
             while after is After.KEEP:
@@ -202,10 +120,8 @@ class _Upstream:
         peer: The connection; None before it was needed.
     """
 
-    def __init__(self, address: Address, *, received: ByteCount, sent: ByteCount) -> None:
-        self._address = address
-        self._received = received
-        self._sent = sent
+    def __init__(self, connect: Callable[[], Awaitable[Peer]]) -> None:
+        self._connect = connect
         self.peer: Peer | None = None
 
     async def connect(self) -> Peer:
@@ -215,7 +131,7 @@ class _Upstream:
             OSError: Nobody listens there.
         """
         if self.peer is None:
-            self.peer = await connect_peer(self._address, received=self._received, sent=self._sent)
+            self.peer = await self._connect()
         return self.peer
 
     def close(self) -> None:

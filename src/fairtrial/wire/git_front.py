@@ -29,6 +29,7 @@ from fairtrial.wire.http1 import (
 from fairtrial.wire.ledger import FrontLedger
 from fairtrial.wire.peer import Peer, listen_for_peers
 from fairtrial.wire.reader import ByteCount
+from fairtrial.wire.tasks import TaskSet
 
 __all__ = ["GitFront", "Target", "build_cgi_environment", "parse_target"]
 
@@ -124,7 +125,7 @@ class GitFront:
         self._n_running = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet("the git front")
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
@@ -155,20 +156,10 @@ class GitFront:
         if self._server is None:
             return
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.end()
 
     def _accept(self, client: Peer) -> None:
-        task = asyncio.create_task(self._serve_connection(client))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "the git front failed", "exception": error})
+        self._tasks.start(self._serve_connection(client))
 
     async def _serve_connection(self, client: Peer) -> None:
         after = After.KEEP

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from fairtrial.wire.tasks import TaskSet
+
 __all__ = ["LineClient", "LineServer", "LineSession"]
 
 _READ_BYTES: Final = 64 * 1024
@@ -40,7 +42,7 @@ class LineServer:
         self._new_session = new_session
         self._max_line = max_line_bytes
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet("a session")
 
     async def listen(self, path: Path) -> None:
         """Listen on a path that does not exist yet.
@@ -55,14 +57,7 @@ class LineServer:
             os.umask(before)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "a session failed", "exception": error})
+        self._tasks.start(self._serve(reader, writer))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: socket.socket = writer.get_extra_info("socket")
@@ -88,10 +83,7 @@ class LineServer:
         if self._server is None:
             return
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.end()
 
 
 class LineClient:

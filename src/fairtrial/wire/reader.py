@@ -166,6 +166,6 @@ class CountedReader(asyncio.StreamReader):
                 left = 0
         self._n_held -= n
         self._count.n_bytes += n
-        if self._n_held <= PIECE_BYTES:
+        if self._is_paused and self._n_held <= PIECE_BYTES:
             self._resume()
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -27,6 +27,7 @@ from fairtrial.wire.http1 import (
 )
 from fairtrial.wire.peer import Peer
 from fairtrial.wire.reader import ByteCount, CountedReader
+from fairtrial.wire.tasks import TaskSet
 
 __all__ = ["ClientGoneError", "Handler", "HttpServer", "Incoming"]
 
@@ -264,7 +265,7 @@ class HttpServer:
         self._handler = handler
         self._max = max_connections
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet("a connection")
 
     async def listen(self, path: Path) -> None:
         """Listen on a unix socket, which must not exist yet.
@@ -279,14 +280,7 @@ class HttpServer:
         if len(self._tasks) >= self._max:
             client.abort()
             return
-        task = asyncio.create_task(self._serve(client, connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": error})
+        self._tasks.start(self._serve(client, connection))
 
     async def _serve(self, client: Peer, connection: "_Connection") -> None:
         try:
@@ -326,10 +320,7 @@ class HttpServer:
         if self._server is None:
             return
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.end()
 
 
 async def _refuse(client: Peer) -> None:

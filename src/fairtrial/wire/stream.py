@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fairtrial.wire.faults import Fault, FaultKind, FaultReport, PlannedFault, plan_faults, take_due
+from typing_extensions import override
+
+from fairtrial.wire.faults import Fault, FaultKind, PlannedFault, take_due
+from fairtrial.wire.forwarding import Forwarding
 from fairtrial.wire.gate import hold_back
 from fairtrial.wire.http1 import PIECE_BYTES
-from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, Delivery, RequestRecord
-from fairtrial.wire.peer import Address, Peer, connect_peer, listen_for_peers
-from fairtrial.wire.reader import ByteCount
+from fairtrial.wire.ledger import ConnectionReuse, Delivery, RequestRecord
+from fairtrial.wire.peer import Address, Peer
 
 __all__ = ["METHOD", "STREAM_KINDS", "StreamForwarder"]
 
@@ -35,7 +37,6 @@ _SWALLOW: Final = frozenset({FaultKind.DROP_REPLY, FaultKind.RST_REPLY, FaultKin
 _QUIET_S: Final = 0.3
 _LAST_WORDS_S: Final = 10.0
 _AHEAD_PIECES: Final = 256
-_SETTLE_TURNS: Final = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -60,109 +61,29 @@ class _Mark:
             self.rule.n_fired += 1
 
 
-class StreamForwarder:
-    """Listens on 127.0.0.1 and forwards to one server.
-
-    Attributes:
-        port: Where it listens; 0 before `start`.
-        n_connections: Client connections accepted so far.
-        reuse: Without meaning here; what the ledger repeats.
-    """
+class StreamForwarder(Forwarding):
+    """Forwards bytes both ways. Reuse is without meaning here; it is what the ledger repeats."""
 
     def __init__(
         self, *, upstream: Address, watch: str, faults: Sequence[Fault], on_record: Callable[[RequestRecord], None]
     ) -> None:
-        self.port = 0
-        self.n_connections = 0
-        self.reuse = ConnectionReuse.REUSED
-        self._upstream = upstream
+        super().__init__(upstream=upstream, reuse=ConnectionReuse.REUSED, faults=faults, on_record=on_record)
         self._watch = watch
-        self._planned = plan_faults(faults)
-        self._on_record = on_record
-        self._counts = {name: ByteCount() for name in ByteCounts.__dataclass_fields__}
-        self._server: asyncio.Server | None = None
-        self._origin_s = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._released = asyncio.Event()
 
     @property
+    @override
     def n_in_flight(self) -> int:
         """Connections that have not ended on both sides."""
         return len(self._tasks)
 
-    @property
-    def counts(self) -> ByteCounts:
-        """The four raw counters, now."""
-        return ByteCounts(**{name: count.n_bytes for name, count in self._counts.items()})
+    @override
+    async def _wait_idle(self) -> None:
+        await self._tasks.wait_none()
 
-    @property
-    def fault_reports(self) -> tuple[FaultReport, ...]:
-        """What became of each planned fault so far."""
-        return tuple(rule.report() for rule in self._planned)
-
-    def set_faults(self, faults: Sequence[Fault]) -> None:
-        """Replace the plan; what has been hit keeps its rule."""
-        self._planned = plan_faults(faults)
-        self._released.clear()
-
-    async def start(self) -> int:
-        """Listen and return the port.
-
-        Raises:
-            OSError: There is no free port or descriptor.
-        """
-        self._origin_s = asyncio.get_running_loop().time()
-        self._server, self.port = await listen_for_peers(
-            self._accept, received=self._counts["client_to_proxy"], sent=self._counts["proxy_to_client"]
-        )
-        return self.port
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Let go what is held back, and wait until every connection has ended on both sides.
-
-        Returns:
-            False when the time is up.
-        """
-        self._released.set()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    while self._tasks:
-                        await asyncio.wait(self._tasks)
-                    before = self.n_connections  # a client that is dead by now may have left one unaccepted
-                    for _ in range(_SETTLE_TURNS):
-                        await asyncio.sleep(0)
-                    if not self._tasks and before == self.n_connections:
-                        return True
-        except TimeoutError:
-            return False
-
-    async def stop(self, timeout_s: float) -> None:
-        """Accept nothing more, let connections end for at most so long, then end them."""
-        if self._server is None:
-            return
-        self._server.close()
-        await self.drain(timeout_s)
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _accept(self, client: Peer) -> None:
-        self.n_connections += 1
-        task = asyncio.create_task(self._serve(client, self.n_connections))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": error})
-
+    @override
     async def _serve(self, client: Peer, number: int) -> None:
-        received, sent = self._counts["server_to_proxy"], self._counts["proxy_to_server"]
         try:
-            server = await connect_peer(self._upstream, received=received, sent=sent)
+            server = await self._connect()
         except OSError:
             client.reset()  # as a direct client would have found
             return

@@ -77,7 +77,7 @@ def test_a_judge_that_never_ends_is_the_arms_failure_and_the_sweep_goes_on(
     # B56: what the change does to them, a check or an oracle must not hold the sweep up.
     endless = "printf 'import time\\ntime.sleep(900)\\n' >"
     script = endless + ("tests/test_calc.py" if judge == "verify" else "calc.py")
-    swept = run_two(sweep, script, {}, "--timeout", 20)
+    swept = run_two(sweep, script, {}, "--timeout", 40)
     row = swept.rows["a-reaches-it"]
     assert row["resolved"] is False
     assert row["error_kind"] == ("verify-failed" if judge == "verify" else "oracle-failed"), row["error_detail"]

@@ -49,6 +49,7 @@ def test_a_server_that_dies_leaves_the_truth_that_its_moment_says(make_trial: Ma
         assert (row["delivery"] is None) is (transport is Transport.FILE)
         assert row["retry_safe"], row["retry_failures"]
     assert found["server_refuses"]["verdict"] == "true_rejection"
+    assert {row["client_claim"] for row in found.values()} <= {"published", "rejected", "unreported"}
     assert (total["network_bytes"] is None) is (transport is Transport.FILE)
 
 

@@ -71,7 +71,18 @@ KNOWN = {
         "client_killed": (-9, "none", "late_apply"),
         "rival_first": (5, "rejected", "true_rejection"),
     },
+    ("jj", "jj 0.45.1 by git version 2.47.3"): {
+        "control": (0, "published", "true_success"),
+        "reply_lost_reused": (1, "rejected", "false_failure"),
+        "reply_lost_fresh": (1, "unreported", "unreported_but_durable"),
+        "request_lost_fresh": (1, "unreported", "unreported_failure_true"),
+        "client_killed": (-9, "none", "late_apply"),
+        "server_refuses": (1, "rejected", "true_rejection"),
+        "rival_first": (1, "rejected", "true_rejection"),
+    },
 }
+# What else of a program decides what it says: the library that speaks for git, the git that speaks for jj.
+BESIDE = {"git": (", libcurl ", "libcurl"), "jj": (" by ", "git_version")}
 
 
 def play(
@@ -104,7 +115,8 @@ def test_claim_wire_and_server_are_three_facts_and_recovery_is_really_done(make_
         assert row["recovered"] in {None, case != "rival_first"}, (case, row["recovery_reason"])
         assert (row["recovery_calls"] == 0) is (row["recovered"] is None), case
     probe = subject.probe()
-    version = ", libcurl ".join([probe.version or "", *([probe.details["libcurl"]] if name == "git" else [])])
+    word, detail = BESIDE.get(name, ("", ""))
+    version = f"{probe.version}{word}{probe.details.get(detail, '')}"
     known = next((facts for (who, what), facts in KNOWN.items() if who == name and version.startswith(what)), {})
     for case, told in known.items():
         row = found[case]
@@ -146,6 +158,16 @@ def test_a_tool_that_claims_what_it_did_not_do_fails_the_control(make_trial: Mak
     assert (row["client_claim"], row["delivery"], row["server_truth"]) == ("published", "not_sent", "absent")
     assert (row["verdict"], row["returncode"], row["recovered"]) == ("false_success", 1, False)
     assert rows[-1]["returncode"] == 1
+
+
+@pytest.mark.needs("git")
+def test_a_client_that_hangs_is_ended_once_the_fault_has_hit_it(make_trial: MakeTrial) -> None:
+    _, rows = play(make_trial, "git", "reply_stalled")
+    row = verdicts(rows)["reply_stalled"]
+    assert row["valid"], row["invalid_reason"]
+    assert (row["client_timed_out"], row["client_killed"], row["client_claim"]) == (True, False, "none")
+    assert (row["server_truth"], row["verdict"]) == ("durable", "unreported_but_durable")
+    assert row["retry_safe"], row["retry_failures"]
 
 
 @pytest.mark.needs("git")

@@ -107,7 +107,7 @@ def test_held_out_tasks_run_only_when_they_are_named_or_as_controls(write_tasks:
     assert selected("held") == ["held"]
     assert selected(include_holdout=True) == ["mend-add", "held"]
     _, parsed = read_task_file(write_tasks("tasks:\n" + held))
-    with pytest.raises(UsageError, match="every task is held out"):
+    with pytest.raises(UsageError, match="all are held out"):
         selected()
 
 

@@ -150,6 +150,12 @@ def test_the_peak_is_the_largest_or_unknown_with_a_reason() -> None:
     assert (total["peak_memory_bytes"], total["peak_memory_reason"]) == (9, None)
     total = total_row([], [known, step("t.b", peak_memory_bytes=None)])
     assert (total["peak_memory_bytes"], total["peak_memory_reason"]) == (None, "1 of 2 steps have no figure")
+    assert total["peak_memory_below_bytes"] is None
+    bound = step("t.b", peak_memory_bytes=None, peak_memory_below_bytes=7)
+    assert total_row([], [known, bound])["peak_memory_below_bytes"] == 7
+    larger = step("t.c", peak_memory_bytes=8)
+    assert total_row([], [bound, larger])["peak_memory_below_bytes"] == 8
+    assert total_row([], [known, larger])["peak_memory_below_bytes"] is None
     assert "peak_memory_bytes" not in total_row([], [step("t.a")])
 
 

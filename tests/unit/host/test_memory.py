@@ -16,6 +16,8 @@ def test_a_small_child_is_not_reported_with_the_memory_of_the_harness(env: dict[
     assert result.peak_memory_bytes is None
     assert result.peak_memory_reason is not None
     assert "below the harness's own peak of" in result.peak_memory_reason
+    assert result.peak_memory_below_bytes is not None
+    assert 0 < result.peak_memory_below_bytes <= read_own_peak_bytes() + MIB
 
 
 def test_a_child_larger_than_the_harness_is_reported_about_right(env: dict[str, str]) -> None:

@@ -124,7 +124,15 @@ def test_where_the_wire_and_the_agent_disagree_both_are_shown() -> None:
         run=2,
         isolation="process",
         oracle_digest="ab" * 32,
-        integrity_flags=["work: usage", "work: cost", "work: skill acme", "work: says success after 529"],
+        integrity_flags=[
+            "work: usage",
+            "work: cost",
+            "work: skill acme",
+            "work: says success after 529",
+            "work: other model",
+        ],
+        wire={"other_models": ["n"]},
+        model="m",
         reported_usage=[{"phase": "work", "usage": claim, "cost_usd": 0.5, "skills_used": []}],
         skill_invoked=True,
     )
@@ -133,6 +141,7 @@ def test_where_the_wire_and_the_agent_disagree_both_are_shown() -> None:
     assert "| t | workflow | 2 | work: cost | 10 USD | 0.5 USD |" in markdown
     assert "| work: skill acme | skills proven: True | skills used: \\[\\] |" in markdown
     assert "| a fault of the provider | success |" in markdown
+    assert "| work: other model | models: \\['n'\\] | asked for: m |" in markdown
     assert "isolation: process): t." in markdown
     assert "| t |  |  |  | abababababab | process |" in markdown
 

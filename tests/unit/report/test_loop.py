@@ -218,7 +218,8 @@ def test_the_terminal_shows_what_a_task_costs_and_each_run() -> None:
     assert ["agent_task_baseline_v1", "git", "1", "/", "1", "100.2", "-30.0", "12", "900", "pass"] in lines
     assert ["task_loop", "git(null)", "2", "/", "2", "100.8", "-5.0", "12", "900", "pass"] in lines
     costs = ["4000", "300", "unmeasured", "40.0", "10.0", "unmeasured", "unmeasured"]
-    assert ["agent_task_baseline_v1", "git", *costs] in lines
+    assert ["git", *costs] in lines
+    assert "What agent_task_baseline_v1 over file on h costs" in shown
     assert ["task_loop", "http", "hg", "1", "101.2", "12", "900", "-5.0", "pass"] in lines
     assert "too few: 2 of 5 blocks" in shown
     assert "no timing claim: 2 of 10 runs" in shown
@@ -227,7 +228,11 @@ def test_the_terminal_shows_what_a_task_costs_and_each_run() -> None:
     assert "0.0, 0.0" in on_terminal(summarize(*enough), 200)
     whole = total("hg", 0, network_bytes=5000, cpu_system_s=0.5, peak_memory_bytes=2**21)
     lines = [line.split() for line in on_terminal(summarize(whole), 200).splitlines()]
-    assert ["task_loop", "hg", "4000", "300", "5000", "20.0", "15.0", "0.750", "2.0"] in lines
+    assert ["hg", "4000", "300", "5000", "20.0", "15.0", "0.750", "2.0"] in lines
+    bounded = summarize(total("hg", 0, peak_memory_bytes=None, peak_memory_below_bytes=2**20))
+    assert "< 1.0" in on_terminal(bounded, 200)
+    assert "below 1048576" in render_loop_markdown(bounded)
+    assert "costs" not in on_terminal(summarize(total("hg", 0, returncode=1)), 200)
 
 
 def test_times_of_unlike_transports_or_machines_never_stand_in_one_table() -> None:

@@ -60,6 +60,14 @@ def test_the_matrix_has_claim_wire_server_verdict_and_cost() -> None:
     assert f"| git | {facts} | yes | yes | yes | 1 | 37 | 1485 | 33.0 |" in table
 
 
+def test_what_had_to_be_typed_at_the_server_stands_beside_the_recovery_that_failed() -> None:
+    repaired = total("hg", "http", recovered=False, recovery_calls=5, server_repair=["hg recover"])
+    assert "| 5 (failed; at the server: hg recover) |" in render_loop_markdown(summary(repaired))
+    assert "| 5 (failed) |" in render_loop_markdown(summary(total("hg", "http", recovered=False, recovery_calls=5)))
+    (section,) = loop_report_json(summary(repaired), sealed=False)["sections"]  # type: ignore[misc]
+    assert section["publications"][0]["server_repair"] == "hg recover"
+
+
 def test_unlike_transports_never_share_a_table() -> None:
     found = list(tables(render_loop_markdown(summary(total("git", "http"), total("git", "file", delivery=None)))))
     assert len(found) == 2

@@ -162,3 +162,14 @@ def test_the_published_head_is_read_from_what_reconciling_printed(
     place = make_place(subject, Transport.HTTP)
     assert subject.reconcile(place)
     assert subject.reconciled_head(place, make_result(0, stdout)) == head
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_tool_that_ended_by_itself_and_left_something_that_was_killed_has_claimed(
+    make_result: MakeResult, name: str
+) -> None:
+    left = new(name).claim(make_result(128, stderr="the end\n", state=ProcessState.FORCED_KILL))
+    assert left is ClientClaim.UNREPORTED
+    assert new(name).claim(make_result(-9, state=ProcessState.FORCED_KILL)) is ClientClaim.NONE
+    late = make_result(128, state=ProcessState.FORCED_KILL, timed_out=True)
+    assert new(name).claim(late) is ClientClaim.NONE

@@ -62,14 +62,16 @@ def test_a_git_that_the_variant_names_comes_first(put: Callable[[str, str], Path
     assert named_git(subject) == str(named)
 
 
-def test_a_workspace_that_joins_a_branch_carries_its_bookmark_along(
+def test_work_on_a_branch_that_is_published_already_carries_its_bookmark_along(
     make_place: Callable[[Subject, Transport], Place],
 ) -> None:
     subject = jj()
     place = make_place(subject, Transport.HTTP)
-    steps = [step.argv[1:] for step in subject.steps(Motion.ACQUIRE, Manner.JOIN, place)]
+    motions = (Motion.ACQUIRE, Motion.SNAPSHOT)
+    steps = [step.argv[1:] for motion in motions for step in subject.steps(motion, Manner.JOIN, place)]
     assert steps == [
         ("git", "clone", "-b", place.branch, place.remote, str(place.workspace)),
         ("bookmark", "track", place.branch, "--remote", "origin"),
-        ("bookmark", "move", place.branch, "--to", "@"),
+        ("commit", "-m", place.message),
+        ("bookmark", "move", place.branch, "--to", "@-"),
     ]
