@@ -158,7 +158,7 @@ class Sweep:
 
     def run(self, *more: object, **words: str) -> subprocess.CompletedProcess[str]:
         with self.start(*more, **words) as process:
-            stdout, stderr = process.communicate(timeout=300)
+            stdout, stderr = process.communicate(timeout=550)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     def resume(self, *more: object) -> subprocess.CompletedProcess[str]:

@@ -159,6 +159,7 @@ def _spent(output: int, cost_usd: float | None, requests: int) -> Session:
         transcript_problem=None,
         out_of_time=False,
         environment={},
+        undeclared={},
     )
 
 
