@@ -117,6 +117,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         dialects=(dialect,),
         upstream=spec.source.upstream,
         script=spec.source.script,
+        record=str(order.directory / f"script-{order.phase.name}.yaml") if spec.source.record else None,
         unnamed_model=UnnamedModel(spec.bench.arm.unnamed_models),
         limits=order.limits,
         grants=spec.bench.arm.grants,

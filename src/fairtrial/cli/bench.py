@@ -75,6 +75,7 @@ SEED = 20260908
 )
 @click.option("--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced.")
 @path_option("--script", "A scripted model that stands for the provider.")
+@click.option("--record", is_flag=True, help="Keep the model's answers, session by session, as scripts for --script.")
 @click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
 @click.option("--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own].")
 @click.option("--lock-wait", type=click.FloatRange(0), default=3600.0, help="Seconds to wait for another measurement.")
@@ -112,6 +113,7 @@ def command(
     provider_wait: float,
     allow_unenforced: tuple[str, ...],
     script: Path | None,
+    record: bool,
     base_url: str | None,
     key_env: str | None,
     lock_wait: float,
@@ -172,6 +174,7 @@ def command(
             require_known(each, limits, what="limit", where="--allow-unenforced") for each in allow_unenforced
         ),
         script=existing(script),
+        record=record,
         base_url=base_url,
         key_env=key_env,
         engine=engine,

@@ -103,15 +103,17 @@ class TrialSpec(AttemptSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """Who plays the model; exactly one of the two.
+    """Who plays the model: an upstream or a script.
 
     Attributes:
         upstream: Name of an upstream of the gateway.
         script: Absolute path of a scripted model's file, as captured.
+        record: What it answers is kept, session by session, as a script that plays it again.
     """
 
     upstream: str | None = None
     script: str | None = None
+    record: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,7 @@ class BenchOptions:
         outage_streak: Endings in a row, such as an outage causes, that stop the sweep; 0 for never.
         allow_unenforced: Limits that may go without enforcement.
         script: A scripted model's file that stands for the provider, or None.
+        record: Each session's answers are kept as a script that plays them again.
         base_url: Address of the provider, or None for the dialect's own.
         key_env: Variable that holds the provider's key, or None for the dialect's own.
         control_runs: Runs of the reference when controls are what runs; None when arms are.
@@ -81,6 +82,7 @@ class BenchOptions:
     outage_streak: int = 5
     allow_unenforced: tuple[str, ...] = ()
     script: str | None = None
+    record: bool = False
     base_url: str | None = None
     key_env: str | None = None
     control_runs: int | None = None

@@ -544,7 +544,8 @@ def _lane(
 
     def complete(shared: AttemptSpec, trial: PlannedBench) -> BenchSpec:
         dialect = dialects[trial.bench.arm.agent]
-        source = ModelSource(script=inputs.script, upstream=dialect if inputs.script is None else None)
+        upstream = dialect if inputs.script is None else None
+        source = ModelSource(script=inputs.script, upstream=upstream, record=options.record)
         known = str(controls[trial.bench.task.id])
         paused_s = 0.0 if provider is None else round(provider.paused_s, 3)
         shared = replace(shared, metadata={**shared.metadata, "controls": known, "sweep_paused_s": paused_s})
