@@ -8,7 +8,14 @@ pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(300)]
 Sweep = Any
 
 MEND: Final = {"tool": "Bash", "input": {"command": "sed -i 's/a - b/a + b/' calc.py"}}
-SPENT: Final = ("wire", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "cost_usd")
+SPENT: Final = (
+    "wire",
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "cost_usd",
+)
 VERDICT: Final = ("resolved", "oracle_passed", "error_kind")
 
 
