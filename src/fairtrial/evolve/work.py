@@ -33,6 +33,7 @@ from fairtrial.host.clock import monotonic_s, rfc3339, utc_now
 from fairtrial.host.signals import stop_requests
 from fairtrial.promote.apply import Use, apply_promotion, changes_of, require_promotable
 from fairtrial.promote.promotion import BoundDecision, read_promotion
+from fairtrial.promote.recovery import find_recoveries
 from fairtrial.promote.target import sha256_of
 from fairtrial.promote.transaction import Step as ApplyStep
 from fairtrial.store.layout import Results
@@ -279,7 +280,9 @@ class Work:
         use = Use.REHEARSAL if self.bound.options.candidate.rehearsal else Use.REAL
         binding = require_promotable(results, now=utc_now(), use=use)
         changes = changes_of(results, binding)
-        if not all(_holds(project, change.path, sha256_of(change.content)) for change in changes):
+        # With a recovery file the files may yet be put back, whatever they hold now: `apply_promotion` says so.
+        is_settled = not find_recoveries(project)
+        if not is_settled or not all(_holds(project, each.path, sha256_of(each.content)) for each in changes):
             with stop_requests() as stop:
 
                 def watch(_step: ApplyStep, _path: str) -> None:
