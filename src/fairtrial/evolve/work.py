@@ -274,11 +274,13 @@ class Work:
         return self._measure(here, step, self.bound.holdout, uses)
 
     def _apply(self, step: Step, promoted: StepOutcome) -> StepOutcome | Ending:
-        if promoted.results is None:
-            raise IntegrityError(f"{self.files.root}: the record of what is promoted names no results")
+        if promoted.results is None or promoted.seal is None:
+            raise IntegrityError(f"{self.files.root}: the record of what is promoted names no sealed results")
         results, project = Results(root=self.files.root / promoted.results), Path(self.bound.options.candidate.project)
         use = Use.REHEARSAL if self.bound.options.candidate.rehearsal else Use.REAL
-        binding = require_promotable(results, now=utc_now(), use=use)
+        binding = require_promotable(results, now=utc_now(), use=use, expect=promoted.seal)
+        if binding.candidate_overlay_digest != promoted.candidate_overlay_digest:
+            raise IntegrityError(f"{results.root}: holds another candidate than the one that was promoted")
         changes = changes_of(results, binding)
         # With a recovery file the files may yet be put back, whatever they hold now: `apply_promotion` says so.
         is_settled = not find_recoveries(project)
@@ -290,7 +292,7 @@ class Work:
                         raise _StopError
 
                 try:
-                    apply_promotion(results, project, now=utc_now(), watch=watch, use=use)
+                    apply_promotion(results, project, now=utc_now(), watch=watch, use=use, expect=promoted.seal)
                 except _StopError:
                     code = 128 + (stop.signal_number or 0)
                     return Ending(kind=EndKind.STOPPED, detail="stopped; the project is as it was", exit_code=code)

@@ -561,3 +561,32 @@ def test_an_evolution_does_not_call_applied_what_a_recovery_file_may_still_put_b
     outcome = evolve_apply(results, project)
     assert isinstance(outcome, StepOutcome)
     assert outcome.result is StepResult.APPLIED
+
+
+def test_an_evolution_applies_nothing_but_the_sealed_candidate_that_it_recorded(
+    make_sealed: Callable[..., Results], project: Path
+) -> None:
+    results = make_sealed()
+    for recorded, words in (
+        ({"seal": "0" * 64}, f"{'0' * 64} is expected"),
+        ({"seal": None}, "names no sealed results"),
+        ({"candidate_overlay_digest": "0" * 64}, "holds another candidate than the one that was promoted"),
+    ):
+        with pytest.raises(IntegrityError, match=words):
+            evolve_apply(results, project, **recorded)
+    assert prose(project) == ["old prose\n"] * 2
+
+
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_another_seal_than_the_expected_one_is_refused(
+    more: tuple[str, ...], make_sealed: Callable[..., Results], project: Path, capsys: Capture
+) -> None:
+    results = make_sealed()
+    words = ["apply", str(results.root), "--project", str(project), *more]
+    assert run([*words, "--expect", "0" * 64]) == 4
+    assert f"{'0' * 64} is expected" in capsys.readouterr().err
+    assert run([*words, "--expect", "0"]) == 2
+    assert run(["apply", "--recover", "--expect", "0" * 64, "--project", str(project)]) == 2
+    assert prose(project) == ["old prose\n"] * 2
+    assert run([*words, "--expect", read_seal(results).digest.upper()]) == 0
+    assert prose(project) == ["old prose\n" if more else "new prose\n"] * 2
