@@ -218,7 +218,7 @@ class Work:
         uses: Mapping[str, int],
     ) -> StepOutcome | Ending:
         overlay = read_overlay(here.candidate.resolve(), self.bound.layout)
-        options = self._candidate_options(here, overlay, tuple(str(task["id"]) for task in tasks))
+        options = self._candidate_options(here, overlay, step, tuple(str(task["id"]) for task in tasks))
         finished = self._sweep(here.results(step.kind), options, tasks, self.n_workers)
         if isinstance(finished, Ending):
             return finished
@@ -243,7 +243,9 @@ class Work:
             holdout_uses=dict(uses),
         )
 
-    def _candidate_options(self, here: GenerationFiles, overlay: Overlay, tasks: tuple[str, ...]) -> BenchOptions:
+    def _candidate_options(
+        self, here: GenerationFiles, overlay: Overlay, step: Step, tasks: tuple[str, ...]
+    ) -> BenchOptions:
         """The sweep of a candidate: a pair of arms for each incumbent that loads what it changes."""
         options = self.bound.options
         required = required_candidate_arms(overlay.skills, self.bound.skills)
@@ -256,6 +258,7 @@ class Work:
                 options.candidate,
                 overlay=str(here.candidate.resolve()),
                 proposer_model=None if is_manual else options.proposer_model,
+                provisional=step.kind is StepKind.MEASURE and bool(self.bound.holdout),
             ),
         )
 

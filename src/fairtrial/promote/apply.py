@@ -89,6 +89,10 @@ def require_promotable(results: Results, *, now: datetime, use: Use = Use.REAL, 
     binding = read_binding(sweep)
     if binding is None:
         raise UsageError(f"{results.root}: its sweep had no candidate; run one with --candidate-overlay")
+    if binding.policy.provisional:
+        raise NotPromotableError(
+            f"{results.root}: not applied: its evolution asks for the final gate; apply what `confirm` promotes"
+        )
     try:
         promotion = read_promotion(results)
     except FileNotFoundError:

@@ -39,6 +39,7 @@ class Gate:
             min_improvement_pct=asked.min_improvement_pct,
             max_task_regression_pct=asked.max_task_regression_pct,
             rehearsal=asked.rehearsal,
+            provisional=asked.provisional,
         )
         binding = bind_candidate(
             candidate.overlay,

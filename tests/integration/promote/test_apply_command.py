@@ -7,10 +7,12 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fairtrial.cli import apply as cli_apply
 from fairtrial.cli.main import run
@@ -31,6 +33,7 @@ from fairtrial.promote.promotion import (
     read_promotion,
     write_promotion,
 )
+from fairtrial.promote.summary import print_promotion
 from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.seal import read_seal
@@ -112,9 +115,10 @@ def make_sealed(
         generated: datetime | None = None,
         more: dict[str, object] | None = None,
         n_more_planned: int = 0,
+        policy: BoundPolicy | None = None,
         **changes: object,
     ) -> Results:
-        binding = bind(project, candidate)
+        binding = bind(project, candidate, policy=policy or BoundPolicy())
         rows = make_pairs(tasks=1, candidate_overlay_digest=binding.candidate_overlay_digest, **changes)
 
         def before_seal(results: Results) -> None:
@@ -590,3 +594,17 @@ def test_another_seal_than_the_expected_one_is_refused(
     assert prose(project) == ["old prose\n"] * 2
     assert run([*words, "--expect", read_seal(results).digest.upper()]) == 0
     assert prose(project) == ["old prose\n" if more else "new prose\n"] * 2
+
+
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_what_the_final_gate_is_to_decide_is_not_applied_before_it(
+    more: tuple[str, ...], make_sealed: Callable[..., Results], project: Path, capsys: Capture
+) -> None:
+    results = make_sealed(policy=BoundPolicy(provisional=True))
+    assert read_promotion(results).promotable
+    assert run(["apply", str(results.root), "--project", str(project), *more]) == 1
+    assert "asks for the final gate" in capsys.readouterr().err
+    assert prose(project) == ["old prose\n"] * 2
+    console = Console(file=StringIO(), width=200)
+    print_promotion(read_promotion(results), console)
+    assert "may not be applied" in console.file.getvalue()  # type: ignore[attr-defined] # the one made above
