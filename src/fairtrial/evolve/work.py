@@ -170,7 +170,7 @@ class Work:
         queue = read_learnings(
             None if options.learnings is None else Path(options.learnings),
             skills=skills,
-            hidden_tasks=self.bound.holdout_ids,
+            hidden_tasks=self.bound.held_out,
         )
         source = None if options.seed_results is None else Path(options.seed_results)
         if generation > 0:
