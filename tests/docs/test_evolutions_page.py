@@ -36,7 +36,9 @@ OPTIONS = EvolveOptions(
     proposer_agent="bash-agent",
     proposer_model="m",
 )
-BOUND = Bound(options=OPTIONS, learning=(), holdout=(), skills={"a": ("s",)}, base_commit="c", base_digests={})
+BOUND = Bound(
+    options=OPTIONS, learning=(), holdout=(), held_out=(), skills={"a": ("s",)}, base_commit="c", base_digests={}
+)
 OUTCOME = StepOutcome(
     schema=OUTCOME_SCHEMA,
     evolution="e",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fairtrial.cli.options import require_digest
 from fairtrial.cli.output import print_json
 from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
@@ -28,11 +29,19 @@ class _StopError(BaseException):
     help="Top of the work tree that is changed; the current directory when left out.",
 )
 @click.option("--check", is_flag=True, help="Say whether it may be applied, and change nothing.")
+@click.option("--expect", metavar="SHA256", help="The seal's digest as it was printed or signed elsewhere.")
 @click.option("--rehearsal", is_flag=True, help="Apply a rehearsal's promotion, to a project that you can lose.")
 @click.option("--recover", "is_recovery", is_flag=True, help="Clean up in --project what a broken-off apply left.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(
-    *, directory: Path | None, project: Path | None, check: bool, rehearsal: bool, is_recovery: bool, as_json: bool
+    *,
+    directory: Path | None,
+    project: Path | None,
+    check: bool,
+    expect: str | None,
+    rehearsal: bool,
+    is_recovery: bool,
+    as_json: bool,
 ) -> int:
     """Put the promoted candidate of DIRECTORY into the work tree of --project: every file or none.
 
@@ -44,6 +53,9 @@ def command(
     """
     if (directory is None) != is_recovery:
         raise UsageError("name a results directory to apply, or --recover to clean up, and not both")
+    if is_recovery and expect is not None:
+        raise UsageError("--expect is about a results directory; leave it out with --recover")
+    require_digest(expect)
     tree = (project or Path()).absolute()
     use = Use.REHEARSAL if rehearsal else Use.REAL
     replaced: tuple[str, ...] = ()
@@ -51,7 +63,7 @@ def command(
     if directory is None:
         done = recover(tree)
     elif check:
-        require_promotable(open_results(directory), now=utc_now(), use=use)
+        require_promotable(open_results(directory), now=utc_now(), use=use, expect=expect)
     else:
         with stop_requests() as stop:
 
@@ -60,7 +72,9 @@ def command(
                     raise _StopError
 
             try:
-                replaced = apply_promotion(open_results(directory), tree, now=utc_now(), watch=watch, use=use)
+                replaced = apply_promotion(
+                    open_results(directory), tree, now=utc_now(), watch=watch, use=use, expect=expect
+                )
             except _StopError:
                 click.echo("fairtrial: stopped; everything is as it was", err=True)
                 return 128 + (stop.signal_number or 0)

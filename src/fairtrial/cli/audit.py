@@ -1,13 +1,13 @@
 """`fairtrial audit`: is the evidence intact?"""
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from fairtrial.cli.options import require_digest
 from fairtrial.cli.output import print_json
-from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
+from fairtrial.errors import IntegrityError, NotEnoughEvidenceError
 from fairtrial.evidence.endings import VOID_MEMBERS, is_void
 from fairtrial.store.audit import AuditReport, audit
 from fairtrial.store.layout import open_results
@@ -29,8 +29,7 @@ def command(*, directory: Path, expect: str | None, again: bool, as_json: bool) 
     counting attempt. Against someone who rewrites the whole chain only a digest kept elsewhere helps: pass it as
     --expect.
     """
-    if expect is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expect):
-        raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
+    require_digest(expect)
     results = open_results(directory)
     found = audit(results, expect=expect, is_void=is_void, final_members=VOID_MEMBERS)
     rejudged = tuple(rejudge(results, scratch_base(None))) if again else ()

@@ -1,5 +1,6 @@
 """Options that the commands of the agent lane share, and the one that takes several words."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -9,7 +10,7 @@ from typing_extensions import override
 
 from fairtrial.errors import UsageError
 
-__all__ = ["WordsCommand", "existing", "path_option", "skill_directories", "split_names"]
+__all__ = ["WordsCommand", "existing", "path_option", "require_digest", "skill_directories", "split_names"]
 
 F = TypeVar("F", bound=Callable[..., object])
 WORDS = ("--arms", "--only")
@@ -47,6 +48,16 @@ def split_names(text: str, option: str) -> tuple[str, ...]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"{option} names {', '.join(twice)} more than once; name each once")
     return tuple(names)
+
+
+def require_digest(expect: str | None) -> None:
+    """Check that `--expect` can be the digest of a seal.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if expect is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expect):
+        raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
 
 
 def existing(path: Path | None) -> str | None:

@@ -38,6 +38,7 @@ class Bound:
         options: What was asked.
         learning: Bindings of the learning tasks.
         holdout: Bindings of the holdout tasks, which only the final gate uses.
+        held_out: Ids of all tasks that are held out, also of those that are too expensive for this evolution.
         skills: Skills that the incumbents load and a candidate may change, by incumbent arm.
         base_commit: The project's commit.
         base_digests: Digest of every Markdown file of these skills and of its mirrors, by path.
@@ -46,6 +47,7 @@ class Bound:
     options: EvolveOptions
     learning: tuple[dict[str, object], ...]
     holdout: tuple[dict[str, object], ...]
+    held_out: tuple[str, ...]
     skills: dict[str, tuple[str, ...]]
     base_commit: str
     base_digests: dict[str, str]
@@ -102,6 +104,11 @@ def bind_evolution(
         raise UsageError(f"{bench.tasks}: every task is held out; leave some to learn from")
     chosen = select_tasks(parsed, only=learnable, include_expensive=bench.include_expensive).selected
     holdout = [task.id for task in parsed.tasks if task.holdout and (bench.include_expensive or not task.expensive)]
+    if held_out and not holdout:
+        raise UsageError(
+            f"{bench.tasks}: all tasks that are held out are expensive, so there would be no final gate; give"
+            " --include-expensive, or hold another one out"
+        )
     if holdout and not os.access(Path(bench.tasks).parent, os.W_OK):
         raise UsageError(f"{Path(bench.tasks).parent}: cannot be written; uses of holdout tasks are noted there")
     with private_blobs(scratch) as blobs:
@@ -116,6 +123,7 @@ def bind_evolution(
         options=options,
         learning=tuple(bindings[task.id] for task in chosen),
         holdout=tuple(bindings[name] for name in holdout),
+        held_out=held_out,
         skills=skills,
         base_commit=base.commit,
         base_digests=dict(base.digests),
@@ -211,6 +219,8 @@ def require_unchanged(bound: Bound, scratch: Path) -> SkillBase:
             continue
         for old, new in zip(before, found, strict=True):
             changed += binding_changes(old, _plain(new))
+    if now.held_out != bound.held_out:
+        changed.append("other tasks are held out")
     if now.skills != bound.skills:
         changed.append("the arms load other skills")
     changed += [

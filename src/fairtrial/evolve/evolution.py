@@ -129,7 +129,7 @@ def _require_readable(bound: Bound) -> None:
     """Read everything once that later steps read: what is wrong with it is found before anything is spent."""
     options = bound.options
     if options.learnings is not None:
-        read_learnings(Path(options.learnings), skills=bound.layout.skills or (), hidden_tasks=bound.holdout_ids)
+        read_learnings(Path(options.learnings), skills=bound.layout.skills or (), hidden_tasks=bound.held_out)
     if options.seed_results is not None:
         read_evidence_rows(Path(options.seed_results), bound.learning_ids)
     if options.initial_overlay is not None:

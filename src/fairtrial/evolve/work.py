@@ -33,6 +33,7 @@ from fairtrial.host.clock import monotonic_s, rfc3339, utc_now
 from fairtrial.host.signals import stop_requests
 from fairtrial.promote.apply import Use, apply_promotion, changes_of, require_promotable
 from fairtrial.promote.promotion import BoundDecision, read_promotion
+from fairtrial.promote.recovery import find_recoveries
 from fairtrial.promote.target import sha256_of
 from fairtrial.promote.transaction import Step as ApplyStep
 from fairtrial.store.layout import Results
@@ -169,7 +170,7 @@ class Work:
         queue = read_learnings(
             None if options.learnings is None else Path(options.learnings),
             skills=skills,
-            hidden_tasks=self.bound.holdout_ids,
+            hidden_tasks=self.bound.held_out,
         )
         source = None if options.seed_results is None else Path(options.seed_results)
         if generation > 0:
@@ -217,7 +218,7 @@ class Work:
         uses: Mapping[str, int],
     ) -> StepOutcome | Ending:
         overlay = read_overlay(here.candidate.resolve(), self.bound.layout)
-        options = self._candidate_options(here, overlay, tuple(str(task["id"]) for task in tasks))
+        options = self._candidate_options(here, overlay, step, tuple(str(task["id"]) for task in tasks))
         finished = self._sweep(here.results(step.kind), options, tasks, self.n_workers)
         if isinstance(finished, Ending):
             return finished
@@ -242,7 +243,9 @@ class Work:
             holdout_uses=dict(uses),
         )
 
-    def _candidate_options(self, here: GenerationFiles, overlay: Overlay, tasks: tuple[str, ...]) -> BenchOptions:
+    def _candidate_options(
+        self, here: GenerationFiles, overlay: Overlay, step: Step, tasks: tuple[str, ...]
+    ) -> BenchOptions:
         """The sweep of a candidate: a pair of arms for each incumbent that loads what it changes."""
         options = self.bound.options
         required = required_candidate_arms(overlay.skills, self.bound.skills)
@@ -255,6 +258,7 @@ class Work:
                 options.candidate,
                 overlay=str(here.candidate.resolve()),
                 proposer_model=None if is_manual else options.proposer_model,
+                provisional=step.kind is StepKind.MEASURE and bool(self.bound.holdout),
             ),
         )
 
@@ -273,13 +277,17 @@ class Work:
         return self._measure(here, step, self.bound.holdout, uses)
 
     def _apply(self, step: Step, promoted: StepOutcome) -> StepOutcome | Ending:
-        if promoted.results is None:
-            raise IntegrityError(f"{self.files.root}: the record of what is promoted names no results")
+        if promoted.results is None or promoted.seal is None:
+            raise IntegrityError(f"{self.files.root}: the record of what is promoted names no sealed results")
         results, project = Results(root=self.files.root / promoted.results), Path(self.bound.options.candidate.project)
         use = Use.REHEARSAL if self.bound.options.candidate.rehearsal else Use.REAL
-        binding = require_promotable(results, now=utc_now(), use=use)
+        binding = require_promotable(results, now=utc_now(), use=use, expect=promoted.seal)
+        if binding.candidate_overlay_digest != promoted.candidate_overlay_digest:
+            raise IntegrityError(f"{results.root}: holds another candidate than the one that was promoted")
         changes = changes_of(results, binding)
-        if not all(_holds(project, change.path, sha256_of(change.content)) for change in changes):
+        # With a recovery file the files may yet be put back, whatever they hold now: `apply_promotion` says so.
+        is_settled = not find_recoveries(project)
+        if not is_settled or not all(_holds(project, each.path, sha256_of(each.content)) for each in changes):
             with stop_requests() as stop:
 
                 def watch(_step: ApplyStep, _path: str) -> None:
@@ -287,7 +295,7 @@ class Work:
                         raise _StopError
 
                 try:
-                    apply_promotion(results, project, now=utc_now(), watch=watch, use=use)
+                    apply_promotion(results, project, now=utc_now(), watch=watch, use=use, expect=promoted.seal)
                 except _StopError:
                     code = 128 + (stop.signal_number or 0)
                     return Ending(kind=EndKind.STOPPED, detail="stopped; the project is as it was", exit_code=code)

@@ -35,7 +35,13 @@ class Use(Enum):
 
 
 def apply_promotion(
-    results: Results, project: Path, *, now: datetime, watch: Callable[[Step, str], None], use: Use = Use.REAL
+    results: Results,
+    project: Path,
+    *,
+    now: datetime,
+    watch: Callable[[Step, str], None],
+    use: Use = Use.REAL,
+    expect: str | None = None,
 ) -> tuple[str, ...]:
     """Check everything again, then replace the project's files; only its work tree is touched.
 
@@ -45,6 +51,7 @@ def apply_promotion(
         now: The moment.
         watch: Told each step of the transaction; what it raises undoes everything.
         use: What for; a rehearsal's promotion is applied for nothing else.
+        expect: The digest of `seal.json` that was kept elsewhere, in hex.
 
     Returns:
         The paths that were replaced.
@@ -55,19 +62,25 @@ def apply_promotion(
         UsageError: There is no promotion, or the project is not what the candidate was measured against.
         HostError: A file system refuses.
     """
-    binding = require_promotable(results, now=now, use=use)
+    binding = require_promotable(results, now=now, use=use, expect=expect)
     return publish(project, changes_of(results, binding), now=now, watch=watch)
 
 
-def require_promotable(results: Results, *, now: datetime, use: Use = Use.REAL) -> Binding:
+def require_promotable(results: Results, *, now: datetime, use: Use = Use.REAL, expect: str | None = None) -> Binding:
     """Audit a sweep and compute its promotion again.
+
+    Args:
+        results: The sweep's directory.
+        now: The moment.
+        use: What for; a rehearsal's promotion is applied for nothing else.
+        expect: The digest of `seal.json` that was kept elsewhere, in hex.
 
     Raises:
         NotPromotableError: It may not be applied.
         IntegrityError: The evidence is not what was written.
         UsageError: There is no promotion.
     """
-    found = audit(results, is_void=is_void, final_members=VOID_MEMBERS)
+    found = audit(results, expect=expect, is_void=is_void, final_members=VOID_MEMBERS)
     if not found.is_intact:
         raise IntegrityError(f"{results.root}: {found.problems[0].as_line()}; see `fairtrial audit {results.root}`")
     if not found.sealed:
@@ -76,6 +89,10 @@ def require_promotable(results: Results, *, now: datetime, use: Use = Use.REAL) 
     binding = read_binding(sweep)
     if binding is None:
         raise UsageError(f"{results.root}: its sweep had no candidate; run one with --candidate-overlay")
+    if binding.policy.provisional:
+        raise NotPromotableError(
+            f"{results.root}: not applied: its evolution asks for the final gate; apply what `confirm` promotes"
+        )
     try:
         promotion = read_promotion(results)
     except FileNotFoundError:

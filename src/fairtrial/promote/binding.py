@@ -63,6 +63,7 @@ class BoundPolicy:
         seed: Of the resamples.
         n_resamples: How many.
         rehearsal: A script may play the model; then the promotion is a rehearsal, and says so.
+        provisional: Another sweep, the final gate, decides after this one; nothing of this one is applied.
     """
 
     metric: str = "cost_usd"
@@ -75,6 +76,7 @@ class BoundPolicy:
     seed: int = 20260908
     n_resamples: int = MIN_RESAMPLES
     rehearsal: bool = False
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ class Gate:
             min_improvement_pct=asked.min_improvement_pct,
             max_task_regression_pct=asked.max_task_regression_pct,
             rehearsal=asked.rehearsal,
+            provisional=asked.provisional,
         )
         binding = bind_candidate(
             candidate.overlay,
@@ -84,7 +85,7 @@ def _problems_of_arms(inputs: BenchInputs, binding: Binding) -> Iterator[str]:
         incumbent = by_name[incumbent_of(name) or ""]
         placed = {skill.name for skill in incumbent.skills}
         skills_directory = inputs.skills_directories[incumbent.agent]
-        yield from _problems_of_placed(incumbent, binding)
+        yield from _problems_of_placed(inputs, incumbent, binding)
         touched = _touched(inputs, incumbent)
         in_tree = sorted(touched - placed)
         if in_tree and skills_directory not in (binding.layout.root, *binding.layout.mirrors):
@@ -105,17 +106,33 @@ def _touched(inputs: BenchInputs, incumbent: Arm) -> frozenset[str]:
     return inputs.loaded[incumbent.name] & frozenset(inputs.candidate.overlay.skills)
 
 
-def _problems_of_placed(incumbent: Arm, binding: Binding) -> Iterator[str]:
-    root = binding.layout.root
+def _problems_of_placed(inputs: BenchInputs, incumbent: Arm, binding: Binding) -> Iterator[str]:
+    """A placed skill that the candidate changes must be the project's in every file, also in those that stay."""
+    asked, candidate = inputs.options.candidate, inputs.candidate
+    if asked is None or candidate is None:
+        raise AssertionError("checked by bind")
     for skill in incumbent.skills:
-        files = {blob.name: blob.sha256 for blob in skill.files}
-        for bound in binding.candidate_files:
-            path = bound.path.removeprefix(f"{root}/{skill.name}/")
-            if path != bound.path and files.get(path) != binding.target_base_digests[bound.path]:
+        if skill.name not in candidate.overlay.skills:
+            continue
+        below = f"{binding.layout.root}/{skill.name}"
+        files = {f"{below}/{blob.name}": blob.sha256 for blob in skill.files}
+        committed = _committed(Path(asked.project), binding.base_commit, below)
+        for path in sorted(files.keys() | committed.keys()):
+            if files.get(path) != committed.get(path):
                 yield (
-                    f"arm {incumbent.name} is given another {bound.path} than the project holds: name the project's"
-                    f" own directory of {skill.name}"
+                    f"arm {incumbent.name} is given another {path} than the project holds: name the project's"
+                    f" own directory of {skill.name}, and commit what it holds"
                 )
+
+
+def _committed(project: Path, commit: str, below: str) -> dict[str, str]:
+    """Digest of each file of a directory in a project's commit, by path below the project."""
+    listed = git(["ls-tree", "-r", "-z", "--name-only", commit, "--", below], cwd=project)
+    paths = [path.decode(errors="surrogateescape") for path in listed.split(b"\0")[:-1]]
+    return {
+        path: sha256_of(git(["cat-file", "blob", f"{commit}:./{path}"], cwd=project, keep_bytes=MAX_OVERLAY_BYTES + 1))
+        for path in paths
+    }
 
 
 def _problems_of_shadows(task: Task, placed: list[str], directory: str | None, incumbent: Arm) -> Iterator[str]:

@@ -4,28 +4,31 @@ Whatever kills the program, the tree is as it was, or as it was to be, or this f
 do: in words, as shell commands, and for `recover`.
 """
 
+import errno
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.host.clock import stamp
-from fairtrial.host.exchange import exchange, open_without_links
+from fairtrial.host.exchange import exchange, open_below, open_without_links
 from fairtrial.host.lock import LockHold, acquire_lock
-from fairtrial.promote.target import Target, look_at, sha256_of
+from fairtrial.promote.target import PREFIX, Target, look_at, sha256_of
 
 __all__ = ["RECOVERY_PREFIX", "Backup", "Recovery", "RecoveryFile", "State", "find_recoveries", "hold_alone", "recover"]
 
 RECOVERY_PREFIX: Final = ".fairtrial-recovery-"
 SCHEMA: Final = "recovery/1"
+_STAGED: Final = re.compile(re.escape(PREFIX) + "[0-9a-f]{16}")
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -166,15 +169,24 @@ def find_recoveries(root: Path) -> tuple[Path, ...]:
 def recover(root: Path) -> tuple[str, ...]:
     """Do what the recovery files of a tree say; return what was done, a line each.
 
-    A file whose bytes are neither the old nor the new ones was edited by somebody and stays.
+    A file whose bytes are neither the old nor the new ones was edited by somebody and stays. Whoever can write to the
+    tree can write such a file too, so nothing outside of the tree is touched, whatever it says.
 
     Raises:
-        IntegrityError: A recovery file cannot be read, or a person must decide; it stays.
+        IntegrityError: A recovery file cannot be read, names places that no transaction of this tree leaves, or a
+            person must decide; it stays.
         HostError: The file system refuses, or a transaction is running.
-        UsageError: There is no such tree.
+        UsageError: There is no such tree, or its path holds a symbolic link.
     """
     with hold_alone(root):
-        return _recover_all(root)
+        try:
+            fd = open_without_links(root)
+        except OSError as problem:
+            raise UsageError(f"{root}: {problem.strerror}; name a directory by a path without links") from problem
+        try:
+            return _recover_all(root, fd)
+        finally:
+            os.close(fd)
 
 
 def hold_alone(root: Path) -> LockHold:
@@ -193,48 +205,77 @@ def _never(holder: object) -> None:
     """Hear that there would be a wait: with `wait_s=0` there is none."""
 
 
-def _recover_all(root: Path) -> tuple[str, ...]:
+class _Place(NamedTuple):
+    """Where one file of a transaction and what was left beside it lie, below the root."""
+
+    parent_path: str
+    name: str
+    candidate_name: str
+    backup_name: str
+
+
+def _recover_all(root: Path, fd: int) -> tuple[str, ...]:
     done: list[str] = []
     for path in find_recoveries(root):
         if path.suffix == ".new":  # one that was being written; the one before it, if any, still holds
-            path.unlink()
+            _remove(fd, path.name)
             continue
-        recovery = _read(path)
+        recovery = _read(path, fd)
         if recovery.transaction_state is State.ROLLBACK_INCOMPLETE:
             raise IntegrityError(f"{path}: {recovery.what_to_do} Then remove this file.")
+        places = [(backup, _place_of(path, backup)) for backup in reversed(recovery.backups)]
         try:
             edited = [
                 backup
-                for backup in reversed(recovery.backups)
-                if not _recover_one(backup, recovery.transaction_state, done)
+                for backup, place in places
+                if not _recover_one(fd, place, backup, recovery.transaction_state, done)
             ]
             if edited:
                 paths = ", ".join(backup.destination for backup in edited)
                 raise IntegrityError(f"{path}: edited since: {paths}; keep what you want, then remove what it names")
-            path.unlink()
+            os.unlink(path.name, dir_fd=fd)
         except OSError as problem:
             raise HostError(f"{problem.filename or path}: {problem.strerror}; then run it again") from problem
     return tuple(done)
 
 
-def _recover_one(backup: Backup, state: State, done: list[str]) -> bool:
+def _place_of(path: Path, backup: Backup) -> _Place:
+    """Where a file is looked for: below the root, by names that a transaction gives.
+
+    Raises:
+        IntegrityError: No transaction of this tree wrote that.
+    """
+    destination, candidate, kept = map(Path, (backup.destination, backup.candidate, backup.backup))
+    parts = tuple(backup.target.split("/"))
+    if (
+        any(part in {"", ".", ".."} or "\0" in part for part in parts)
+        or destination.parts[-len(parts) :] != parts
+        or not (destination.parent == candidate.parent == kept.parent)
+        or not (_STAGED.fullmatch(candidate.name) and _STAGED.fullmatch(kept.name))
+        or len({destination.name, candidate.name, kept.name}) != len((destination, candidate, kept))
+    ):
+        raise IntegrityError(
+            f"{path}: {backup.target!r}: no transaction of this tree leaves that; look at it, then remove it"
+        )
+    return _Place("/".join(parts[:-1]), parts[-1], candidate.name, kept.name)
+
+
+def _recover_one(root: int, place: _Place, backup: Backup, state: State, done: list[str]) -> bool:
     """Put one file back, or remove what was left beside it; False when somebody edited it, and then nothing is done."""
-    destination = Path(backup.destination)
-    parent = open_without_links(destination.parent)
-    candidate_name, backup_name = Path(backup.candidate).name, Path(backup.backup).name
+    parent = open_below(root, place.parent_path)
     try:
-        now = look_at(parent, destination.name)
+        now = look_at(parent, place.name)
         digest = None if now is None else sha256_of(now.content)
         if digest == backup.new_sha256 and state is State.NOT_FULLY_PUBLISHED:
             # What the candidate displaced lies in its place: the old bytes, or an edit of the last moment.
-            if look_at(parent, candidate_name) is None:
-                os.rename(backup_name, destination.name, src_dir_fd=parent, dst_dir_fd=parent)
+            if look_at(parent, place.candidate_name) is None:
+                os.rename(place.backup_name, place.name, src_dir_fd=parent, dst_dir_fd=parent)
             else:
-                exchange(parent, candidate_name, destination.name)
+                exchange(parent, place.candidate_name, place.name)
             done.append(f"{backup.target}: put back")
         elif digest not in {backup.old_sha256, backup.new_sha256}:
             return False
-        for name in (candidate_name, backup_name):
+        for name in (place.candidate_name, place.backup_name):
             _remove(parent, name)
         os.fsync(parent)
     finally:
@@ -249,9 +290,12 @@ def _remove(parent: int, name: str) -> None:
         return
 
 
-def _read(path: Path) -> Recovery:
+def _read(path: Path, root: int) -> Recovery:
     try:
-        return TypeAdapter(Recovery).validate_json(path.read_bytes(), strict=True, extra="forbid")
+        seen = look_at(root, path.name)
+        if seen is None:
+            raise FileNotFoundError(errno.ENOENT, "is no regular file of its own", str(path))
+        return TypeAdapter(Recovery).validate_json(seen.content, strict=True, extra="forbid")
     except (OSError, ValidationError) as problem:
         raise IntegrityError(f"{path}: cannot be read as a recovery file; look at it and at what it names") from problem
 

@@ -42,13 +42,16 @@ def print_promotion(promotion: Promotion, console: Console) -> None:
     notes: list[str] = []
     if promotion.rehearsal:
         notes.append("A rehearsal: a script may have played the model, so this says nothing of any model.")
+    is_provisional = promotion.binding.policy.provisional
+    if is_provisional:
+        notes.append("On the learning tasks alone nothing is applied: the final gate decides.")
     if promotion.run_status is RunStatus.ABORTED:
         notes.append("The sweep was broken off: nothing of it may be applied until `fairtrial resume` has finished it.")
     for each in promotion.decisions:
         notes.append(f"{each.candidate_arm}: {WORDS[Outcome(str(each.decision['decision']))]}.")
         notes += [f"{each.candidate_arm}: {reason}" for reason in _reasons(each)]
         notes += [f"Not usable ({reason['kind']}): {reason['detail']}" for reason in each.inadmissible]
-    verdict = "may be applied" if promotion.promotable else "may not be applied"
+    verdict = "may be applied" if promotion.promotable and not is_provisional else "may not be applied"
     title = f"The candidate {verdict}{', in a rehearsal' if promotion.promotable and promotion.rehearsal else ''}."
     print_document(Document(title=title, notes=notes, tables=()), console)
 

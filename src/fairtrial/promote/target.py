@@ -13,7 +13,7 @@ from typing import Final
 from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.host.exchange import open_below, open_without_links
 
-__all__ = ["Change", "Held", "Seen", "Target", "hold", "look_at", "sha256_of"]
+__all__ = ["PREFIX", "Change", "Held", "Seen", "Target", "hold", "look_at", "sha256_of"]
 
 PREFIX: Final = ".fairtrial-"
 MAX_TARGET_BYTES: Final = 64 << 20

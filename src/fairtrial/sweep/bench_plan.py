@@ -25,6 +25,7 @@ class CandidateOptions:
         max_task_regression_pct: How much worse the metric of a task may get.
         proposer_model: The model that wrote it; None for a person.
         rehearsal: A script may play the model; what comes of it is good for trying `apply` out, and says so.
+        provisional: Another sweep, the final gate, decides after this one; nothing of this one is applied.
     """
 
     overlay: str
@@ -35,6 +36,7 @@ class CandidateOptions:
     max_task_regression_pct: float = 20.0
     proposer_model: str | None = None
     rehearsal: bool = False
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

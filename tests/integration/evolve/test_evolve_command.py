@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial.errors import UsageError
 from fairtrial.evolve.bound import DriftError, bind_evolution, require_unchanged
 from fairtrial.evolve.values import EvolveOptions
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
@@ -190,6 +191,12 @@ def test_a_candidate_that_is_useless_is_kept_out_and_a_good_one_is_promoted_on_t
     assert 0 < value["spent_usd"] < 9
     assert world.skill.read_text().endswith(f"{BRIEF}\n")
 
+    # What the learning task alone promotes is for the final gate to decide.
+    words = ("--project", world.project, "--rehearsal", "--check")
+    said = {name: fairtrial("apply", out / f"generations/1/{name}", *words) for name in ("measure", "confirm")}
+    assert {name: done.returncode for name, done in said.items()} == {"measure": 1, "confirm": 0}
+    assert "asks for the final gate" in said["measure"].stderr
+
     # The held-out task was asked once, about the one candidate that the learning task promotes.
     uses = [json.loads(line) for line in (world.root / "tasks.holdout.jsonl").read_text().splitlines()]
     assert [(use["evolution"], use["generation"], list(use["tasks"])) for use in uses] == [
@@ -329,8 +336,8 @@ def kill_at(reached: Callable[[], bool], command: Sequence[object]) -> None:
         running.wait()
 
 
-def test_what_was_fixed_may_not_change_and_a_ref_that_moves_changes_nothing(world: World, tmp_path: Path) -> None:
-    options = EvolveOptions(
+def options_of(world: World) -> EvolveOptions:
+    return EvolveOptions(
         bench=BenchOptions(
             tasks=str(world.tasks),
             arms=("direct",),
@@ -346,7 +353,33 @@ def test_what_was_fixed_may_not_change_and_a_ref_that_moves_changes_nothing(worl
         proposer_agent="bash-agent",
         proposer_model=MODEL,
     )
-    bound, base = bind_evolution(options, tmp_path)
+
+
+def test_an_expensive_task_that_is_held_out_stays_hidden_and_does_not_do_away_with_the_final_gate(
+    world: World, tmp_path: Path
+) -> None:
+    text, held_out = world.tasks.read_text(), "    holdout: true"
+    assert text.count(held_out) == 1
+    start, end = text.index("  - id: amounts"), text.index("  - id: linear")
+    slow = text[start:end].replace("amounts", "slow", 1).replace(held_out, f"    expensive: true\n{held_out}")
+    try:
+        world.tasks.write_text(text[:end] + slow + text[end:])
+        bound, _ = bind_evolution(options_of(world), tmp_path)
+        assert (bound.holdout_ids, bound.held_out) == (("amounts",), ("amounts", "slow"))
+        with pytest.raises(DriftError, match="other tasks are held out"):
+            require_unchanged(replace(bound, held_out=("amounts",)), tmp_path)
+
+        world.tasks.write_text(text[:start] + slow + text[end:])
+        with pytest.raises(UsageError, match="there would be no final gate; give --include-expensive"):
+            bind_evolution(options_of(world), tmp_path)
+        world.tasks.write_text(text.replace(held_out, "    holdout: false"))
+        assert bind_evolution(options_of(world), tmp_path)[0].held_out == ()
+    finally:
+        world.tasks.write_text(text)
+
+
+def test_what_was_fixed_may_not_change_and_a_ref_that_moves_changes_nothing(world: World, tmp_path: Path) -> None:
+    bound, base = bind_evolution(options_of(world), tmp_path)
     assert sorted(bound.base_digests) == [SKILL]
     assert require_unchanged(bound, tmp_path) == base
 

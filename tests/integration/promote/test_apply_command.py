@@ -7,14 +7,21 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fairtrial.cli import apply as cli_apply
 from fairtrial.cli.main import run
 from fairtrial.errors import FairtrialError, IntegrityError, UsageError
+from fairtrial.evolve.bound import Bound
+from fairtrial.evolve.next_step import Bounds
+from fairtrial.evolve.record import EvolutionFiles
+from fairtrial.evolve.values import OUTCOME_SCHEMA, Ending, EvolveOptions, Step, StepKind, StepOutcome, StepResult
+from fairtrial.evolve.work import Work
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.promote.apply import NotPromotableError, apply_promotion, require_promotable
 from fairtrial.promote.binding import Binding, BoundPolicy, bind_candidate
@@ -26,9 +33,13 @@ from fairtrial.promote.promotion import (
     read_promotion,
     write_promotion,
 )
+from fairtrial.promote.summary import print_promotion
 from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
+from fairtrial.store.seal import read_seal
 from fairtrial.store.sweep_file import read_sweep
+from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
+from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.workspace.overlay import freeze_overlay, read_overlay
 from fairtrial.workspace.skill_layout import SkillLayout
 
@@ -104,9 +115,10 @@ def make_sealed(
         generated: datetime | None = None,
         more: dict[str, object] | None = None,
         n_more_planned: int = 0,
+        policy: BoundPolicy | None = None,
         **changes: object,
     ) -> Results:
-        binding = bind(project, candidate)
+        binding = bind(project, candidate, policy=policy or BoundPolicy())
         rows = make_pairs(tasks=1, candidate_overlay_digest=binding.candidate_overlay_digest, **changes)
 
         def before_seal(results: Results) -> None:
@@ -487,3 +499,112 @@ def test_a_signal_puts_everything_back(
 
 def test_checking_changes_nothing_and_needs_no_project(make_sealed: Callable[..., Results]) -> None:
     assert require_promotable(make_sealed(), now=datetime.now(UTC)).candidate_overlay == "candidate"
+
+
+def evolve_apply(results: Results, project: Path, **recorded: str | None) -> StepOutcome | Ending:
+    """The last step of an evolution in which the candidate of `results` was promoted, with what it recorded of that."""
+    root = results.root.parent
+    options = EvolveOptions(
+        bench=BenchOptions(tasks="/t", arms=("workflow",), model="m-1", agent="bash-agent"),
+        candidate=CandidateOptions(overlay="", layout=LAYOUT, project=str(project)),
+        proposer_agent="bash-agent",
+        proposer_model="m-1",
+        apply=True,
+    )
+    work = Work(
+        files=EvolutionFiles(root=root),
+        evolution="e",
+        bound=Bound(options=options, learning=(), holdout=(), held_out=(), skills={}, base_commit="", base_digests={}),
+        bounds=Bounds(generations=1, budget_usd=None, wall_time_s=None, has_holdout=False, apply=True),
+        how=SweepOptions(
+            out=None,
+            scratch=None,
+            keep_workspaces=False,
+            lock_wait_s=0.0,
+            report=lambda _results: None,
+            say=lambda _line: None,
+            watch=lambda _event: None,
+        ),
+        n_workers=1,
+        started_s=0.0,
+    )
+    seal = read_seal(results)
+    promoted = StepOutcome(
+        schema=OUTCOME_SCHEMA,
+        evolution="e",
+        generation=0,
+        step=StepKind.MEASURE,
+        result=StepResult.PROMOTABLE,
+        ended_utc="",
+        results=results.root.name,
+        candidate_overlay_digest=read_promotion(results).binding.candidate_overlay_digest,
+        seal=seal.digest,
+    )
+    return work.run(Step(generation=0, kind=StepKind.APPLY), [replace(promoted, **recorded)])  # type: ignore[arg-type]
+
+
+def test_an_evolution_applies_what_it_promoted_once(make_sealed: Callable[..., Results], project: Path) -> None:
+    results = make_sealed()
+    for _ in range(2):
+        outcome = evolve_apply(results, project)
+        assert isinstance(outcome, StepOutcome)
+        assert outcome.result is StepResult.APPLIED
+        assert prose(project) == ["new prose\n"] * 2
+
+
+def test_an_evolution_does_not_call_applied_what_a_recovery_file_may_still_put_back(
+    make_sealed: Callable[..., Results], project: Path
+) -> None:
+    results = make_sealed()
+    apply(results, project)
+    left = project / ".fairtrial-recovery-20261129T000000Z.json"
+    left.write_text("{}")
+    with pytest.raises(IntegrityError, match="run `fairtrial apply --recover` first"):
+        evolve_apply(results, project)
+    left.unlink()
+    outcome = evolve_apply(results, project)
+    assert isinstance(outcome, StepOutcome)
+    assert outcome.result is StepResult.APPLIED
+
+
+def test_an_evolution_applies_nothing_but_the_sealed_candidate_that_it_recorded(
+    make_sealed: Callable[..., Results], project: Path
+) -> None:
+    results = make_sealed()
+    for recorded, words in (
+        ({"seal": "0" * 64}, f"{'0' * 64} is expected"),
+        ({"seal": None}, "names no sealed results"),
+        ({"candidate_overlay_digest": "0" * 64}, "holds another candidate than the one that was promoted"),
+    ):
+        with pytest.raises(IntegrityError, match=words):
+            evolve_apply(results, project, **recorded)
+    assert prose(project) == ["old prose\n"] * 2
+
+
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_another_seal_than_the_expected_one_is_refused(
+    more: tuple[str, ...], make_sealed: Callable[..., Results], project: Path, capsys: Capture
+) -> None:
+    results = make_sealed()
+    words = ["apply", str(results.root), "--project", str(project), *more]
+    assert run([*words, "--expect", "0" * 64]) == 4
+    assert f"{'0' * 64} is expected" in capsys.readouterr().err
+    assert run([*words, "--expect", "0"]) == 2
+    assert run(["apply", "--recover", "--expect", "0" * 64, "--project", str(project)]) == 2
+    assert prose(project) == ["old prose\n"] * 2
+    assert run([*words, "--expect", read_seal(results).digest.upper()]) == 0
+    assert prose(project) == ["old prose\n" if more else "new prose\n"] * 2
+
+
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_what_the_final_gate_is_to_decide_is_not_applied_before_it(
+    more: tuple[str, ...], make_sealed: Callable[..., Results], project: Path, capsys: Capture
+) -> None:
+    results = make_sealed(policy=BoundPolicy(provisional=True))
+    assert read_promotion(results).promotable
+    assert run(["apply", str(results.root), "--project", str(project), *more]) == 1
+    assert "asks for the final gate" in capsys.readouterr().err
+    assert prose(project) == ["old prose\n"] * 2
+    console = Console(file=StringIO(), width=200)
+    print_promotion(read_promotion(results), console)
+    assert "may not be applied" in console.file.getvalue()  # type: ignore[attr-defined] # the one made above

@@ -259,6 +259,25 @@ def test_an_arm_that_is_given_another_skill_than_the_project_holds_is_refused(
     assert "is given another skills/tally-plan/SKILL.md than the project holds" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("where", ["given", "committed"])
+def test_a_placed_skill_with_another_file_beside_what_the_candidate_changes_is_refused(
+    where: str, example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, other = tmp_path / "project", tmp_path / "tally-plan"
+    for into in (project / "skills/tally-plan", other):
+        shutil.copytree(example / "skills/tally-plan", into)
+    shutil.copytree(example / "skills/tally-work", project / "skills/tally-work")
+    words = bench(example, "quick", "--rehearsal", "--out", tmp_path / "r")
+    words[words.index(f"--skill=plan={example}/skills/tally-plan")] = f"--skill=plan={other}"
+    words[words.index("--project") + 1] = str(project)
+    ((other if where == "given" else project / "skills/tally-plan") / "extra.md").write_text("use the answer\n")
+    git(project, "init", "-q")
+    git(project, "add", "skills")
+    git(project, "commit", "-qm", "skills")
+    assert run(words) == 2
+    assert "is given another skills/tally-plan/extra.md than the project holds" in capsys.readouterr().err
+
+
 def test_a_skill_that_the_agent_would_not_find_in_the_tree_is_refused(
     example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

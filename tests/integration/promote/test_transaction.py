@@ -355,6 +355,88 @@ def break_off(tree: Path, *, n_exchanged: int) -> dict[str, object]:
     return only_recovery(tree)
 
 
+def rewrite_backup(tree: Path, **changes: str) -> None:
+    """Let the recovery file say something else of its first file."""
+    (path,) = find_recoveries(tree)
+    recovery = json.loads(path.read_text())
+    recovery["backups"][0] |= changes
+    path.write_text(json.dumps(recovery))
+
+
+@pytest.mark.parametrize("state", ["not-fully-published", "published"])
+@pytest.mark.parametrize(
+    ("target", "said_below"),
+    [("SKILL.md", "home"), ("../home/SKILL.md", "home"), ("home/SKILL.md", "home"), ("link/SKILL.md", "tree/link")],
+)
+def test_a_recovery_file_of_somebody_else_touches_nothing_outside_of_the_tree(
+    tree: Path, target: str, said_below: str, state: str
+) -> None:
+    home, said = tree.parent / "home", tree.parent / said_below
+    home.mkdir()
+    (tree / "link").symlink_to(home)
+    names = ("SKILL.md", f".fairtrial-{'a' * 16}", f".fairtrial-{'b' * 16}")
+    for name in names:
+        (home / name).write_bytes(NEW)
+    backup = {
+        "target": target,
+        **dict(zip(("destination", "candidate", "backup"), (str(said / name) for name in names), strict=True)),
+        "candidate_exists": True,
+        "backup_exists": True,
+        "old_sha256": CHANGES[0].old_sha256,
+        "new_sha256": CHANGES[0].new_sha256,
+    }
+    recovery = {"schema": "recovery/1", "transaction_state": state, "failure": "", "what_to_do": ""}
+    lists = {"rollback_failures": [], "commands": [], "backups": [backup]}
+    (tree / ".fairtrial-recovery-x.json").write_text(json.dumps({**recovery, **lists}))
+    with pytest.raises((IntegrityError, HostError)):
+        recover(tree)
+    assert sorted(path.name for path in home.iterdir()) == sorted(names)
+    assert len(find_recoveries(tree)) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("candidate", "precious.md"),
+        ("backup", "precious.md"),
+        ("backup", ".fairtrial-recovery-x.json"),
+        ("target", "./" + PATHS[0]),
+        ("target", "/" + PATHS[0]),
+        ("target", "../tree/" + PATHS[0]),
+        ("target", PATHS[1]),
+    ],
+)
+def test_a_recovery_file_that_names_what_no_transaction_leaves_does_nothing(tree: Path, field: str, name: str) -> None:
+    break_off(tree, n_exchanged=2)
+    precious = (tree / PATHS[0]).with_name("precious.md")
+    precious.write_bytes(b"mine")
+    before = (contents(tree), leftovers(tree))
+    rewrite_backup(tree, **{field: name if field == "target" else str(precious.with_name(name))})
+    with pytest.raises(IntegrityError, match="no transaction of this tree leaves that"):
+        recover(tree)
+    assert (contents(tree), leftovers(tree), precious.read_bytes()) == (*before, b"mine")
+
+
+def test_a_recovery_file_that_is_a_link_and_a_tree_that_is_reached_through_one_are_refused(tree: Path) -> None:
+    break_off(tree, n_exchanged=1)
+    (tree.parent / "link").symlink_to(tree)
+    with pytest.raises(UsageError, match="path without links"):
+        recover(tree.parent / "link")
+    (path,) = find_recoveries(tree)
+    path.rename(tree.parent / "elsewhere")
+    path.symlink_to(tree.parent / "elsewhere")
+    with pytest.raises(IntegrityError, match="cannot be read as a recovery file"):
+        recover(tree)
+    assert contents(tree) == [NEW, OLD, OLD]
+
+
+def test_a_tree_that_was_moved_is_put_back_where_it_lies_now(tree: Path) -> None:
+    break_off(tree, n_exchanged=2)
+    moved = tree.rename(tree.parent / "moved")
+    recover(moved)
+    assert (contents(moved), leftovers(moved)) == ([OLD] * 3, [])
+
+
 def test_an_edit_after_a_kill_is_kept_and_left_to_a_person(tree: Path) -> None:
     break_off(tree, n_exchanged=2)
     (tree / PATHS[1]).write_bytes(b"mine")
