@@ -78,7 +78,13 @@ SEED = 20260908
 @click.option("--record", is_flag=True, help="Keep the model's answers, session by session, as scripts for --script.")
 @click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
 @click.option("--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own].")
-@click.option("--lock-wait", type=click.FloatRange(0), default=3600.0, help="Seconds to wait for another measurement.")
+@click.option(
+    "--lock-wait",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds to wait for another measurement.",
+)
 @click.option("--keep-workspaces", is_flag=True, help="Leave the scratch directory behind.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")

@@ -75,7 +75,13 @@ SEED = 20260908
 @path_option("--script", "A scripted model that stands for the provider.")
 @click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
 @click.option("--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own].")
-@click.option("--lock-wait", type=click.FloatRange(0), default=3600.0, help="Seconds to wait for another measurement.")
+@click.option(
+    "--lock-wait",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds to wait for another measurement.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(
     *,

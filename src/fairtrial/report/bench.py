@@ -34,7 +34,8 @@ LABELS: Final = {
     "diff_insertions": "insertions",
     "diff_deletions": "deletions",
 }
-RESULT_FIELDS: Final = tuple(name for name in LABELS if name not in TOKEN_FIELDS)
+RESULT_FIELDS: Final = ("cost_usd", "duration_s")
+WORK_FIELDS: Final = ("num_turns", "diff_files", "diff_insertions", "diff_deletions")
 REMARK_LABELS: Final = {
     "tests_edited": "edit tests",
     "needs_its_tests": "pass only with their own tests",
@@ -173,6 +174,11 @@ def _tables(summary: BenchSummary) -> Iterator[Table]:
             _result_cells(task, arm, aggregate, (summary.planned or {}).get(task, {}).get(arm))
             for task, arm, aggregate in cells
         ],
+    )
+    yield Table(
+        title="Work",
+        headers=("task", "arm", *_labels(WORK_FIELDS)),
+        rows=[(task, arm, *_medians(aggregate, WORK_FIELDS)) for task, arm, aggregate in cells],
     )
     yield Table(
         title="Tokens",
