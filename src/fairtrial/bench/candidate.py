@@ -1,7 +1,7 @@
 """Candidate forms of arms: the same phases, agent and model as the arm in use, with a candidate's skills in its place.
 
-A skill that is placed for the agent is placed changed. A skill that the agent finds in the tree is changed there: see
-`candidate_tree`.
+A skill that is placed for the agent is placed changed. A skill that the agent finds in the tree is changed there, when
+the arm demands it: see `candidate_tree`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,8 @@ def candidate_arm(incumbent: Arm, candidate: Candidate, blobs: BlobStore) -> Arm
     """An arm's candidate form; its digest tells it from the arm."""
     overlay, layout = candidate
     placed = {skill.name for skill in incumbent.skills}
-    here = [skill for skill in overlay.skills if skill not in placed]
+    demanded = {phase.skill for phase in incumbent.phases}
+    here = [skill for skill in overlay.skills if skill in demanded and skill not in placed]
     files = [
         blobs.put(target, file.content)
         for file in overlay.files

@@ -8,6 +8,7 @@ short as before, and `git status` is as clean. Judges never see this tree: their
 import stat
 from typing import Final
 
+from fairtrial.bench.blobs import framed_digest
 from fairtrial.bench.node import Node, Prepared, judge_environment, limits_of, workspace_bind
 from fairtrial.errors import HostError
 from fairtrial.host.sandbox import run_sandbox
@@ -62,7 +63,8 @@ def prepare_arm(node: Node, task: Task, arm: Arm) -> Prepared:
             now.put_file(path.encode(), content, 0o644, node.slot)
         return _commit(node, task, layer, tuple(contents))
 
-    return node.put_over(prepared, task, f"{arm.overlay_digest}", fill)
+    frames = [frame for blob in arm.overlay for frame in (blob.name.encode(), blob.sha256.encode())]
+    return node.put_over(prepared, task, framed_digest(frames), fill)  # arms may have different parts of one candidate
 
 
 def _require_as_committed(task: Task, path: bytes, before: Tree, now: Tree) -> None:

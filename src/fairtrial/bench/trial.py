@@ -33,12 +33,15 @@ from fairtrial.workspace.layers import Layer, open_layer
 __all__ = [
     "CHANGE",
     "between",
+    "rewritten_skill",
     "run_bench_trial",
+    "skill_places",
 ]
 
 CHANGE: Final = "change.tar"
 PATCH: Final = "change.patch"
 SKILLS: Final = ".claude/skills"
+"""Where many agents look, whatever place of their own they have."""
 DETAIL_CHARACTERS: Final = 2000
 JUDGED_FIELDS: Final = (
     "authored_tests_passed",
@@ -103,7 +106,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         work = _work(node, spec, directory, prepared, agent, layer)
         left_over = _clean_up(stack)
     row = identity_of(spec) | session_fields(work.sessions, agent, repository)
-    row |= _change_fields(node, work, prepared, directory)
+    row |= _change_fields(node, work, prepared, directory, skill_places(agent.agent.skills_directory))
     row |= {
         "sandboxed": True,
         "sandbox_backend": "bubblewrap",
@@ -143,6 +146,7 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
     """Run the phases in order; the first that is not good is the last."""
     work, bench = _Work(), spec.bench
     proofs: list[bool | None] = []
+    places = skill_places(agent.agent.skills_directory)
     for phase in bench.arm.phases:
         order = SessionOrder(
             spec=spec,
@@ -163,7 +167,7 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
             proofs.append(proven)
             work.flags += _flag_of_proof(phase, proven, session)
             work.ended = work.ended or _end_of_proof(phase, proven)
-        work.ended = work.ended or _end_of_phase(work, phase, between(before, work.change), bench.arm.phases)
+        work.ended = work.ended or _end_of_phase(work, phase, between(before, work.change), bench.arm.phases, places)
         if work.ended is not None:
             break
     work.skill_invoked = False if False in proofs else None if None in proofs or not proofs else True
@@ -193,14 +197,15 @@ def _flag_of_proof(phase: Phase, proven: bool | None, session: Session) -> list[
     return [f"{phase.name}: skill {phase.skill}"]
 
 
-def _end_of_phase(work: _Work, phase: Phase, changed: Change, phases: tuple[Phase, ...]) -> Ended | None:
+def _end_of_phase(
+    work: _Work, phase: Phase, changed: Change, phases: tuple[Phase, ...], places: tuple[str, ...]
+) -> Ended | None:
     """Apply the phase's workspace rule: its artifact only, and never a skill."""
     if changed.excess is not None:
         return Ended(kind=EndingKind.LIMIT_EXCEEDED, detail=f"the change is larger than can be kept ({changed.excess})")
-    skills = {f"{SKILLS}/{each.skill}/".encode() for each in phases if each.skill is not None}
-    rewritten = [entry.path for entry in changed.entries if any(entry.path.startswith(root) for root in skills)]
-    if rewritten:
-        detail = f"phase {phase.name} changed a skill: {rewritten[0].decode(errors='backslashreplace')}"
+    rewritten = rewritten_skill(changed, phases, places)
+    if rewritten is not None:
+        detail = f"phase {phase.name} changed a skill: {rewritten.decode(errors='backslashreplace')}"
         return Ended(kind=evidence_kind(phase.name), detail=detail)
     if phase.produces is not None:
         try:
@@ -208,6 +213,17 @@ def _end_of_phase(work: _Work, phase: Phase, changed: Change, phases: tuple[Phas
         except IntegrityError as problem:
             return Ended(kind=evidence_kind(phase.name), detail=str(problem))
     return None
+
+
+def skill_places(directory: str | None) -> tuple[str, ...]:
+    """Where skills lie in a tree for an agent that looks for its user's in this directory; pure."""
+    return (SKILLS,) if directory is None or directory == SKILLS else (SKILLS, directory)
+
+
+def rewritten_skill(changed: Change, phases: tuple[Phase, ...], places: tuple[str, ...]) -> bytes | None:
+    """The first changed path in a skill that a phase demands, or None; pure."""
+    skills = tuple(f"{place}/{each.skill}/".encode() for each in phases if each.skill is not None for place in places)
+    return next((entry.path for entry in changed.entries if entry.path.startswith(skills)), None)
 
 
 def between(before: Change, now: Change) -> Change:
@@ -225,13 +241,13 @@ def between(before: Change, now: Change) -> Change:
     return Change(entries=tuple(entries), refused=refused, excess=now.excess)
 
 
-def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path) -> Row:
+def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path, places: tuple[str, ...]) -> Row:
     """Keep the change, whole and as a patch, and measure it without plans and skills."""
     change, template = work.change, prepared.template
     packed = pack_change(change, commit=template.commit, tree_id=template.tree_id)
     write_durably(directory / CHANGE, packed, mode=0o644)
     left_out = [artifact.rpartition("/")[0] or artifact for artifact in work.artifacts.values()]
-    churn = measure_churn(change, template, slot=node.slot, exclude=[*left_out, SKILLS])
+    churn = measure_churn(change, template, slot=node.slot, exclude=[*left_out, *places])
     if churn.patch:
         write_durably(directory / PATCH, Redactor().redact(churn.patch), mode=0o644)
     return {

@@ -49,7 +49,8 @@ def command(
     that ends its process with status 0 when it is loaded. No model is spoken to. How it went is noted beside the task
     file, and every later report says which tasks have no fresh controls.
 
-    Exit codes: 0 all controls held; 1 one did not; 5 one could not be tried, or a task has no reference.
+    Exit codes: 0 all controls held; 1 one did not; 5 one could not be tried, a run of one is void, or a task has no
+    reference. Nothing is noted of a check that an outage stopped.
     """
     options = BenchOptions(
         tasks=str(tasks.absolute()),
@@ -73,9 +74,9 @@ def command(
         )
         begun = begin_bench(options, how, n_workers=workers)
     verdicts = judge_controls(final_rows(begun.results, read_sweep(begun.results)))
-    if begun.stopped_by is None:
+    if begun.stopped_by is None and not begun.tripped:  # what never ran has no rows that could say so
         _note(options, verdicts, begun)
-    code = _exit_code(verdicts, stopped_by=begun.stopped_by)
+    code = _exit_code(verdicts, stopped_by=begun.stopped_by, tripped=begun.tripped)
     if as_json:
         controls = [asdict(verdict) for verdict in verdicts]
         print_json({"schema": "check/1", "results": str(begun.results.root), "exit_code": code, "controls": controls})
@@ -92,14 +93,14 @@ def _note(options: BenchOptions, verdicts: tuple[ControlVerdict, ...], begun: Be
     write_controls(Path(options.tasks), bindings, verdicts, checked)
 
 
-def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None) -> int:
+def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None, tripped: bool) -> int:
     if stopped_by is not None:
         return 128 + stopped_by
     if any(verdict.held is Held.FAILED for verdict in verdicts):
         return 1
     solvable = {verdict.task for verdict in verdicts if verdict.control == REFERENCE}
     lacking = any(verdict.held is Held.UNKNOWN or verdict.task not in solvable for verdict in verdicts)
-    return NOT_ENOUGH if lacking else 0
+    return NOT_ENOUGH if lacking or tripped else 0
 
 
 def _document(verdicts: tuple[ControlVerdict, ...]) -> Document:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, cast
 
 from fairtrial.evidence.endings import is_void
 from fairtrial.evidence.gate import GatePolicy
@@ -23,6 +23,8 @@ CLOCK_SKEW: Final = timedelta(minutes=5)
 REQUIRED_LIMITS: Final = ("processes", "memory", "cpu", "disk", "inodes", "files", "output", "wall")
 UNCONTAINED: Final = "none"
 CONTROLS_HELD: Final = "held"
+OTHER_ANSWERED: Final = ": other model"
+"""How the flag ends that a phase leaves in `integrity_flags` when a model answered for another."""
 PROVEN_ISOLATIONS: Final = frozenset({"shared", "process"})
 MAX_SHOWN: Final = 4
 SAME_EVERYWHERE: Final = ("agent", "agent_version", "effort", "scripted_model", "sandbox_backend", "source")
@@ -171,10 +173,7 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
     policy = fold.policy
     _look_at_its_containment(row, fold)
     _look_at_its_truth(row, fold, admission)
-    if row.get("model") != policy.model:
-        fold.count(ReasonKind.OTHER_MODEL, f"of model {row.get('model')!r:.80}, not {policy.model!r:.80}")
-    if row.get("benchmark_model", row.get("model")) != row.get("model"):
-        fold.count(ReasonKind.OTHER_MODEL, f"whose sweep names model {row.get('benchmark_model')!r:.80}")
+    _look_at_its_model(row, fold)
     for name in SAME_EVERYWHERE:
         fold.note("", name, row)
     match policy.metric:
@@ -214,6 +213,19 @@ def _look_at_its_truth(row: Row, fold: _Fold, admission: Admission) -> None:
             ReasonKind.UNCONTROLLED,
             f"of task {row.get('task')!r:.80}, whose controls are {shown!r:.80}; run `fairtrial check`, then measure",
         )
+
+
+def _look_at_its_model(row: Row, fold: _Fold) -> None:
+    policy = fold.policy
+    if row.get("model") != policy.model:
+        fold.count(ReasonKind.OTHER_MODEL, f"of model {row.get('model')!r:.80}, not {policy.model!r:.80}")
+    if row.get("benchmark_model", row.get("model")) != row.get("model"):
+        fold.count(ReasonKind.OTHER_MODEL, f"whose sweep names model {row.get('benchmark_model')!r:.80}")
+    flags: object = row.get("integrity_flags")
+    if not isinstance(flags, list):
+        fold.count(ReasonKind.OTHER_MODEL, "without integrity_flags: which model answered is not known")
+    elif any(str(each).endswith(OTHER_ANSWERED) for each in cast("list[object]", flags)):
+        fold.count(ReasonKind.OTHER_MODEL, f"answered by a model that was not asked, in place of {policy.model!r:.80}")
 
 
 def _look_at_its_age(row: Row, fold: _Fold, admission: Admission) -> None:

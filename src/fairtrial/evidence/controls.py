@@ -66,6 +66,8 @@ def _judge(task: str, control: str, rows: list[Row]) -> ControlVerdict:
         held, reason = Held.FAILED, "the oracle passes what solves nothing"
     elif control != REFERENCE and any(flag(row.get("oracle_passed")) is None for row in valid):
         held, reason = Held.UNKNOWN, "the oracle was not asked"
+    elif len(valid) < len(rows):
+        held, reason = Held.UNKNOWN, f"{len(rows) - len(valid)} of {len(rows)} runs are void"
     flaky = control == REFERENCE and 0 < resolved < len(valid)
     return ControlVerdict(
         task=task, control=control, held=held, runs=len(valid), passed=passed, flaky=flaky, reason=reason

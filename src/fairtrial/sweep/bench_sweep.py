@@ -22,6 +22,7 @@ from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
 from fairtrial.errors import HostError, IntegrityError, UsageError
+from fairtrial.evidence.bench import Streaks
 from fairtrial.gateway.client import GatewayProcess, ask_status
 from fairtrial.gateway.control import Status
 from fairtrial.gateway.price import price_table
@@ -471,7 +472,7 @@ def _run(
         )
         recover(this_pass, sweep, plan, how.say)
         this_pass.n_done = 0
-        this_pass.streaks.final = 0  # what an earlier pass met says nothing of today
+        this_pass.streaks = Streaks()  # what an earlier pass met says nothing of today
         due = due_attempts(plan, tuple(final_rows(results, sweep)))
         seal = read_seal(results)
         if due and seal is not None:
@@ -480,7 +481,7 @@ def _run(
         drive(this_pass, due)
         if this_pass.tripped:
             how.say(
-                f"stopped: {this_pass.streaks.final} trials in a row ended as in an outage; "
+                f"stopped: {this_pass.streaks.longest} trials in a row ended as in an outage; "
                 f"when it is over: fairtrial resume {results.root}"
             )
         if provider is not None and provider.given_up is not None:

@@ -181,8 +181,8 @@ class Pass(Generic[PlannedT]):
 
     @property
     def tripped(self) -> bool:
-        """So many endings in a row look like an outage that no new trial is begun."""
-        return 0 < self.lane.outage_streak <= self.streaks.final
+        """So many endings in a row look like an outage that no new trial is begun, however those that run end."""
+        return 0 < self.lane.outage_streak <= self.streaks.longest
 
     def spec(self, due: Due[PlannedT]) -> AnySpec:
         """What a worker is told of an attempt."""

@@ -39,18 +39,21 @@ def candidate_of(text: str = NEW) -> Candidate:
 @pytest.fixture
 def with_skills(world: Path) -> Path:
     """The world, whose repository has a skill in its canonical place and in a mirror."""
-    repository = world / "repo"
-    for path in PATHS:
-        (repository / path).parent.mkdir(parents=True)
-        (repository / path).write_text(OLD)
-    hook = repository / "hook.sh"
+    hook = world / "repo" / "hook.sh"
     hook.write_text("#!/bin/sh\ntouch /workspace/hooked\n")
     hook.chmod(0o755)
+    commit_skill(world / "repo", PATHS)
+    (world / "arms.yaml").write_text(ARMS)
+    return world
+
+
+def commit_skill(repository: Path, paths: tuple[str, ...]) -> None:
+    for path in paths:
+        (repository / path).parent.mkdir(parents=True)
+        (repository / path).write_text(OLD)
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
     for words in (("add", "-A"), ("commit", "-q", "-m", "skills")):
         subprocess.run(["git", *identity, *words], cwd=repository, check=True)
-    (world / "arms.yaml").write_text(ARMS)
-    return world
 
 
 def turns(*commands: str) -> list[dict[str, Any]]:
@@ -127,3 +130,26 @@ def test_a_placed_skill_is_placed_changed_and_leaves_the_tree_alone(trial: RunTr
     assert "The new way." in transcript(row)
     assert row["variant_head_sha"] == row["sanitized_task_sha"]
     assert json.dumps(row["skill_digests"]) != "{}"
+
+
+def test_two_arms_of_one_candidate_begin_with_the_skills_that_each_demands(with_skills: Path, trial: RunTrial) -> None:
+    other = ".claude/skills/tree-plan/SKILL.md"
+    commit_skill(with_skills / "repo", (other, other.replace(".claude", "shipped")))
+    (with_skills / "arms.yaml").write_text(
+        f"{ARMS.rstrip()[:-1]}, other: {{like: workflow_direct, names: {{work: tree-plan}}}}}}\n"
+    )
+    arms = read_arms(with_skills / "arms.yaml")
+    files = tuple(OverlayFile(path=path, content=NEW.encode()) for path in (other, PATHS[0]))
+    candidate = Candidate(Overlay(files=files, skills=("tree-plan", "tree-work"), digest=overlay_digest(files)), LAYOUT)
+    look = "echo seen; grep -rl 'new way' .claude shipped"
+    rows = [trial(turns(look), arm=arm, arms=arms, candidate=candidate) for arm in ("direct", "other")]
+    for row, (mine, not_mine) in zip(rows, (("tree-work", "tree-plan"), ("tree-plan", "tree-work")), strict=True):
+        shown = next(
+            event["output"]
+            for event in map(json.loads, transcript(row).splitlines())
+            if event.get("output", "").startswith("seen")
+        )
+        assert shown.count(f"skills/{mine}/SKILL.md") == len(PATHS)
+        assert not_mine not in shown
+    assert rows[0]["variant_head_sha"] != rows[1]["variant_head_sha"]
+    assert rows[0]["candidate_overlay_digest"] == rows[1]["candidate_overlay_digest"]

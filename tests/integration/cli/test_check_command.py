@@ -86,3 +86,15 @@ def test_a_task_without_a_reference_is_not_held_and_said_so(example: Path, tmp_p
     assert "No reference, so it is not known whether they can be solved: linear." in " ".join(done.stdout.split())
     note = json.loads((example / "tasks.controls.json").read_text())
     assert note["tasks"]["linear"]["status"] == "incomplete"
+
+
+def test_a_check_that_an_outage_stops_notes_nothing(example: Path, tmp_path: Path) -> None:
+    tasks = example / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace("  - id: linear\n", "  - id: linear\n    setup: exit 1\n"))
+    done = check(example, tmp_path / "c", "--runs", 6, "--json")
+    assert done.returncode == 5, done.stderr
+    assert "trials in a row ended as in an outage" in done.stderr
+    controls = json.loads(done.stdout)["controls"]
+    assert {each["held"] for each in controls} == {"unknown"}
+    assert sum(each["runs"] for each in controls) == 0
+    assert not (example / "tasks.controls.json").exists()

@@ -45,6 +45,7 @@ def make_row() -> Callable[..., Row]:
             "agent_version": "1",
             "effort": None,
             "scripted_model": False,
+            "integrity_flags": [],
             "source": "fairtrial 1",
             "price_table": "p 1",
             **{name: f"{name} of {task}" for name in ("task_base_sha", "sanitized_task_sha", "task_prompt_digest")},

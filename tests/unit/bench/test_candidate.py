@@ -62,6 +62,18 @@ def test_a_skill_of_the_tree_is_changed_in_every_place(blobs: BlobStore) -> None
     assert made.skills == ()
 
 
+def test_a_skill_that_an_arm_does_not_load_is_no_file_of_its_tree(placed: Defaults, blobs: BlobStore) -> None:
+    both = candidate("acme-plan/SKILL.md", "acme-work/SKILL.md")
+    found = read_arms(None)
+    for name in ("workflow", "workflow_direct"):
+        made = candidate_arm(build_arm(found[name], placed, blobs), both, blobs)
+        assert made.overlay == (), "all that it loads is placed"
+    bare = replace(placed, skills={})
+    more = candidate("plan/SKILL.md", "work/SKILL.md")
+    made = candidate_arm(build_arm(found["workflow_direct"], bare, blobs), more, blobs)
+    assert [blob.name for blob in made.overlay] == ["skills/work/SKILL.md", "shipped/work/SKILL.md"]
+
+
 def test_another_candidate_is_another_arm(placed: Defaults, blobs: BlobStore) -> None:
     incumbent = build_arm(read_arms(None)["workflow"], placed, blobs)
     digests = {candidate_arm(incumbent, candidate(path), blobs).digest for path in ("acme-plan/a.md", "acme-work/a.md")}

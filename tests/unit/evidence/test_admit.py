@@ -29,6 +29,7 @@ def row(arm: str = "old", task: str = "t", **fields: object) -> dict[str, object
         "agent_version": "1",
         "effort": None,
         "scripted_model": False,
+        "integrity_flags": [],
         "source": "fairtrial 1",
         "host": "h",
         "price_table": "p 1",
@@ -93,6 +94,9 @@ def test_no_row_of_either_arm_is_a_reason() -> None:
         ({"usage_source": None}, ReasonKind.UNMETERED),
         ({"model": "m-2", "benchmark_model": "m-2"}, ReasonKind.OTHER_MODEL),
         ({"benchmark_model": "m-2"}, ReasonKind.OTHER_MODEL),
+        ({"integrity_flags": ["plan: usage", "work: other model"]}, ReasonKind.OTHER_MODEL),
+        ({"integrity_flags": "work: other model"}, ReasonKind.OTHER_MODEL),
+        ({"integrity_flags": None}, ReasonKind.OTHER_MODEL),
         ({"agent": "codex"}, ReasonKind.MIXED_AGENT),
         ({"agent_version": "2"}, ReasonKind.MIXED_AGENT),
         ({"agent_version": None}, ReasonKind.MIXED_AGENT),
@@ -131,6 +135,7 @@ def test_one_row_that_does_not_fit_spoils_the_evidence(change: dict[str, object]
         "controls",
         "usage_source",
         "model",
+        "integrity_flags",
         "agent",
         "agent_version",
         "scripted_model",
@@ -152,6 +157,10 @@ def test_one_row_that_does_not_fit_spoils_the_evidence(change: dict[str, object]
 def test_a_field_that_no_row_has_is_a_reason(name: str) -> None:
     bare: list[dict[str, object]] = [{**without(name), "arm": arm} for arm in ("old", "new")]
     assert kinds(bare)
+
+
+def test_what_an_agent_says_otherwise_than_the_wire_is_no_reason() -> None:
+    assert kinds([*ROWS, row("new", integrity_flags=["work: usage", "work: skill acme-work"])]) == []
 
 
 @pytest.mark.parametrize("limit", REQUIRED_LIMITS)

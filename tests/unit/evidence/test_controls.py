@@ -40,6 +40,15 @@ def test_a_control_that_could_not_be_tried_is_unknown() -> None:
     )
 
 
+def test_a_control_of_which_a_run_is_void_is_unknown_unless_the_others_failed() -> None:
+    good, void = row("reference", passed=True, resolved=True), row("reference", passed=None, kind="infra-error")
+    assert held(good, void, void) == (Held.UNKNOWN, "2 of 3 runs are void")
+    assert held(row("reference", passed=False, kind="oracle-failed"), void)[0] is Held.FAILED
+    assert held(row("nop", passed=False, kind="oracle-failed"), row("nop", passed=None, kind="infra-error"))[0] is (
+        Held.UNKNOWN
+    )
+
+
 def test_a_flaky_oracle_is_named_and_an_oracle_that_always_fails_is_not_flaky() -> None:
     good, bad = row("reference", passed=True, resolved=True), row("reference", passed=False, kind="oracle-failed")
     assert [verdict.flaky for verdict in judge_controls((good, bad, good))] == [True]

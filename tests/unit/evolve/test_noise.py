@@ -78,6 +78,7 @@ def row(task: str, arm: str, run: int, cost_usd: float, *, resolved: bool) -> Ro
         "agent_version": "1",
         "effort": None,
         "scripted_model": False,
+        "integrity_flags": [],
         "source": "fairtrial 1",
         "price_table": "p 1",
         "task_base_sha": task,
