@@ -66,5 +66,6 @@ lock: setup ## pin requirements again after a change (UPGRADE=--upgrade for the 
 	$(COMPILE) --output-file requirements/node.lock requirements/node.in
 
 clean: ## remove .venv and every cache; results stay
+	[ ! -d .cache ] || chmod -R u+rwX .cache # a frozen candidate's directories are read-only
 	rm -rf .venv .cache .hypothesis dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

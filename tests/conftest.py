@@ -16,6 +16,7 @@ import pytest
 from _pytest.nodeid import NodeId
 from hypothesis import settings
 
+from fairtrial.host.files import remove_tree
 from fairtrial.host.slot import Slot, open_slot
 
 
@@ -76,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     temporary, home = cache / "t", cache / "home"
     if len(os.fsencode(temporary)) > _LONGEST_ROOT_BYTES:
         temporary = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
-        config.add_cleanup(lambda: shutil.rmtree(temporary))
+        config.add_cleanup(lambda: remove_tree(temporary))
     for directory in (temporary, home):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name in [name for name in os.environ if name.startswith(_FOREIGN) and name != "FAIRTRIAL_REQUIRE"]:
@@ -150,7 +151,7 @@ def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
     if request.node.stash.get(_FAILED, False) and directory.is_relative_to(request.config.rootpath):
         request.node.add_report_section("teardown", "tmp_path", f"kept: {directory}\n")
     else:
-        shutil.rmtree(directory)
+        remove_tree(directory)
 
 
 @pytest.fixture(scope="session")
@@ -165,7 +166,7 @@ def public_path() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
     directory.chmod(0o711)
     yield directory
-    shutil.rmtree(directory)
+    remove_tree(directory)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.host.files import remove_tree
 from fairtrial.host.limits import Enforcement, probe_limits
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot
@@ -169,7 +170,7 @@ def toolchain() -> Iterator[Path]:
                 shutil.copy(file.locate(), packages / file)
     subprocess.run([root / "bin" / "python3", "-m", "compileall", "-q", packages], check=True)
     yield root
-    shutil.rmtree(root)
+    remove_tree(root)
 
 
 @pytest.fixture

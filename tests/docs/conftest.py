@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from fairtrial.host.files import remove_tree
 
 Row = dict[str, str]
 
@@ -80,7 +81,7 @@ def sweep() -> Iterator[Path]:
         (directory / "printed.json").write_text(done.stdout)
         yield results
     finally:
-        shutil.rmtree(directory)
+        remove_tree(directory)
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +104,7 @@ def bench() -> Iterator[Path]:
             assert done.returncode == 0, done.stderr
         yield directory / "r"
     finally:
-        shutil.rmtree(directory)
+        remove_tree(directory)
 
 
 @pytest.fixture(scope="session")

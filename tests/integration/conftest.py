@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from fairtrial.host.files import remove_tree
 
 MODEL: Final = "claude-sonnet-4-5"
 KEY: Final = "sk-ant-" + "api03-THE-PROVIDERS-OWN-KEY-0123456789"
@@ -213,7 +214,7 @@ def shared_sweep() -> Iterator[Sweep]:
     """One for a whole file, which a fixture of the file runs."""
     directory = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
     yield make_sweep(directory)
-    shutil.rmtree(directory)
+    remove_tree(directory)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.gateway.play import expected_usage
 from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings
+from fairtrial.host.files import remove_tree
 from fairtrial.host.limits import Enforcement, probe_limits
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot, open_slot
@@ -86,7 +86,7 @@ def public_root() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
     directory.chmod(0o711)
     yield directory
-    shutil.rmtree(directory)
+    remove_tree(directory)
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +136,7 @@ def repository(slot: Slot) -> Iterator[Path]:
     for path in (root, *root.rglob("*")):
         slot.give(path)
     yield root
-    shutil.rmtree(root)
+    remove_tree(root)
 
 
 @pytest.fixture

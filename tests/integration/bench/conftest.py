@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from fairtrial.bench.tasks import bind_task, read_task_file
 from fairtrial.bench.trial import run_bench_trial
 from fairtrial.gateway.client import GatewayProcess
 from fairtrial.gateway.settings import GatewaySettings
+from fairtrial.host.files import remove_tree
 from fairtrial.model.bench import BenchTrial
 from fairtrial.model.trial import BenchSpec, ModelSource
 
@@ -60,7 +60,7 @@ def scratch() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
     directory.chmod(0o711)
     yield directory
-    shutil.rmtree(directory)
+    remove_tree(directory)
 
 
 @pytest.fixture(scope="session")
