@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from fairtrial.evidence.publication import ClientClaim
-from fairtrial.host.process import run as run_process
 from fairtrial.model.loop import (
     LocalState,
     Manner,
@@ -43,7 +42,7 @@ from fairtrial.subjects.git_store import (
     seed_git_store,
     serve_git,
 )
-from fairtrial.subjects.program import PATH, find_program, first_line, linked_version, text_of
+from fairtrial.subjects.program import ask_program, find_program, first_line, linked_version, text_of
 from fairtrial.wire.settings import FrontSettings
 
 __all__ = ["Git"]
@@ -224,7 +223,7 @@ class Git:
 
 def _libcurl(git: str) -> dict[str, str]:
     """What it says over HTTP after a lost reply is libcurl's doing: another libcurl is another result."""
-    asked = run_process([git, "--exec-path"], env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=4096)
+    asked = ask_program([git, "--exec-path"])
     if not asked.ok:
         return {}
     version = linked_version(Path(text_of(asked.stdout.head).strip()) / "git-remote-http", "libcurl")

@@ -15,6 +15,7 @@ from fairtrial.protocols import RunProbe
 
 __all__ = [
     "PATH",
+    "ask_program",
     "ended_by_itself",
     "find_program",
     "first_line",
@@ -27,6 +28,7 @@ __all__ = [
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 SAID_CHARACTERS: Final = 400
+_MOST_ASKED: Final = 3
 
 
 def find_program(
@@ -50,7 +52,7 @@ def find_program(
         what = f"binary '{name}' is no program that can be run" if is_named else f"no program '{name}' on PATH"
         return _missing(f"{what}; {remedy}")
     binary = str(Path(found).absolute())  # not resolved: a program may be a link that tells by its name what it is
-    result = run_process([binary, *ask], env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=4096)
+    result = ask_program([binary, *ask])
     text = text_of(result.stdout.head).strip()
     numbers = re.search(pattern, text)
     if not result.ok or numbers is None:
@@ -62,6 +64,15 @@ def find_program(
     return Probe(binary=binary, version=numbers[0], details={"binary_sha256": digest}, missing=None)
 
 
+def ask_program(argv: Sequence[str]) -> ProcessResult:
+    """Ask a program about itself; again when somebody killed it, for that tells nothing of what is installed."""
+    for _ in range(_MOST_ASKED - 1):
+        result = run_process(argv, env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=65536)
+        if result.timed_out or (result.returncode or 0) >= 0:
+            return result
+    return run_process(argv, env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=65536)
+
+
 def linked_version(program: Path, library: str) -> str | None:
     """The version of a shared library that a program is linked to, as the library tells it; None when it does not.
 
@@ -69,7 +80,7 @@ def linked_version(program: Path, library: str) -> str | None:
         program: The program.
         library: The library's name, as in the word `NAME/1.2.3` that it holds.
     """
-    linked = run_process(["ldd", str(program)], env={"PATH": PATH, "LC_ALL": "C"}, timeout_s=20, capture_bytes=65536)
+    linked = ask_program(["ldd", str(program)])
     found = re.search(rf"\b{library}\S* => (/\S+)", text_of(linked.stdout.head)) if linked.ok else None
     if found is None:
         return None

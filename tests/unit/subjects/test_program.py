@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.model.loop import Probe
-from fairtrial.subjects.program import find_program, linked_version
+from fairtrial.subjects.program import ask_program, find_program, linked_version
 
 
 def probe(name: str) -> Probe:
@@ -62,3 +62,18 @@ def test_a_library_tells_its_own_version_and_one_that_cannot_be_told_is_unknown(
     assert linked_version(Path("/usr/bin/env"), "libnothing") is None
     assert linked_version(tmp_path / "nothing", "libc") is None
     assert linked_version(Path(sys.executable).resolve(), "libc") is None  # it does not name itself in that form
+
+
+def test_a_program_that_was_killed_while_it_answered_is_asked_again(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text(f"#!/bin/sh\n[ -e {tmp_path}/asked ] && echo 1.2 && exit\n: > {tmp_path}/asked\nkill -9 $$\n")
+    tool.chmod(0o755)
+    assert ask_program([str(tool)]).stdout.head == b"1.2\n"
+
+
+def test_a_program_that_always_dies_is_not_asked_for_ever(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\nkill -9 $$\n")
+    tool.chmod(0o755)
+    assert ask_program([str(tool)]).returncode == -9
+    assert (tmp_path / "asked").read_text().count("\n") == 3
