@@ -18,7 +18,8 @@ import pytest
 from fairtrial.host.files import remove_tree
 
 MODEL: Final = "claude-sonnet-4-5"
-KEY: Final = "sk-ant-" + "api03-THE-PROVIDERS-OWN-KEY-0123456789"
+# Of this process alone: tests look for it in every process of the machine, where tests of other processes run too.
+KEY: Final = f"sk-ant-api03-THE-PROVIDERS-OWN-KEY-{os.getpid():010}"
 MEND: Final = "sed -i 's/a - b/a + b/' calc.py"
 CALC: Final = "def add(a, b):\n    return a - b\n"
 ORACLE: Final = """import unittest

@@ -100,6 +100,6 @@ def test_a_429_reaches_the_agent_and_slows_every_trial_and_none_is_burnt(
     assert sum(status == 429 for _, _, status in stand_in.seen) == 1
     limited, other = sorted((row["wire"] for row in sweep.rows), key=lambda wire: -wire["limited_requests"])
     assert limited["backed_off_ms"] >= 5000, "the agent was told to wait for 5 s, and did"
-    assert 0 < other["waited_ms"] <= 5000, "the other trial was held back for it"
+    assert 0 < other["waited_ms"] < 10_000, "the other trial was held back for it, once, however late it was woken"
     assert other["failed_requests"] == 0
     assert sweep.events == [], "a short pause is sat out at the gateway"

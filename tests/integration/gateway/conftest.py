@@ -26,7 +26,8 @@ from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 
 Json = Any
 
-KEY = "sk-ant-api03-THE-PROVIDERS-OWN-KEY-0123456789"
+# Of this process alone: a test looks for it in every process of the machine, where tests of other processes run too.
+KEY = f"sk-ant-api03-THE-GATEWAYS-OWN-KEY-{os.getpid():010}"
 MODEL = "claude-sonnet-4-5"
 USAGE = {"input_tokens": 10, "output_tokens": 4, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 2}
 JSON = {"content-type": "application/json"}
