@@ -160,7 +160,7 @@ def language(request: pytest.FixtureRequest, judge: JudgeChange) -> Language:
             )
             judge.env["GOCACHE"] = "/go-cache"
         case Runner.CARGO:
-            judge.add_toolchain(rust_toolchain(judge), "/rust")
+            add_rust(judge)
         case _:
             pass
     return chosen
@@ -189,17 +189,21 @@ def go_cache() -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-def rust_toolchain(judge: JudgeChange) -> Path:
+def add_rust(judge: JudgeChange) -> None:
+    """Rust as Debian has it stands in /usr, where every sandbox sees it; rustup's is a toolchain."""
+    if Path("/usr/bin/cargo").exists():
+        return
     rustc = shutil.which("rustc")
     if rustc is None:
-        pytest.skip("rustc is not on PATH (install Rust)")
+        pytest.skip("rustc is not on PATH (apt-get install cargo)")
     asked = subprocess.run([rustc, "--print", "sysroot"], check=False, capture_output=True, text=True)
     if asked.returncode != 0:
-        pytest.skip(f"{rustc} does not run: {asked.stderr.strip().partition(chr(10))[0]} (set RUSTUP_HOME)")
+        said = asked.stderr.strip().partition("\n")[0]
+        pytest.skip(f"{rustc} does not run: {said} (apt-get install cargo, or set RUSTUP_HOME)")
     root = Path(asked.stdout.strip()).resolve()
     if not judge.slot.mounts and judge.slot.is_foreign and not can_all_enter(root):
         pytest.skip(f"{root} is closed to the user that sandboxes run under (run in a slot, or as a normal user)")
-    return root
+    judge.add_toolchain(root, "/rust")
 
 
 @pytest.fixture

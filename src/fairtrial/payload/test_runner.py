@@ -338,9 +338,10 @@ def run_go(plan: Plan, env: dict[str, str]) -> Ended:
 
 
 def run_cargo(plan: Plan, env: dict[str, str]) -> Ended:
-    """Run cargo's tests."""
+    """Run cargo's tests; a wish for quiet is not heard, since what it hides are the tests' names."""
     env = {**env, "CARGO_TERM_COLOR": "never", "CARGO_TERM_QUIET": "false"}
-    argv = [find("cargo"), "test", "--offline", "--no-fail-fast", *plan["arguments"]]
+    arguments = [word for word in plan["arguments"] if word not in {"-q", "--quiet"}]
+    argv = [find("cargo"), "test", "--offline", "--no-fail-fast", *arguments]
     return run_reading(argv, env, RustTally(own_tests(plan, ".rs", RUST_TEST, rust_place)))
 
 
