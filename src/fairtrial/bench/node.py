@@ -14,14 +14,14 @@ from fairtrial.bench.assets import ASSETS, copy_assets
 from fairtrial.bench.blobs import BlobStore, framed_digest
 from fairtrial.bench.environment import Seen, describe_tree
 from fairtrial.errors import HostError
-from fairtrial.host.limits import Enforcement, probe_limits
+from fairtrial.host.limits import UNCONTAINED, Enforcement, probe_limits
 from fairtrial.host.lock import acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import SEARCH_PATH, Slot, open_slot
 from fairtrial.model.agent import AgentProbe, Installation
 from fairtrial.model.bench import Task, TaskLimits
-from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Limit, Limits, Network, SandboxSpec
+from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Containment, Limit, Limits, Network, SandboxSpec
 from fairtrial.model.trial import BenchSpec
 from fairtrial.plugins import Plugin, load_plugin
 from fairtrial.protocols import Agent
@@ -124,9 +124,10 @@ class Node:
         scratch = Path(spec.scratch)
         slot = open_slot(scratch)
         allowed = frozenset(Limit(name) for name in spec.allow_unenforced)
+        contained = spec.containment is not Containment.NONE
         return cls(
             slot=slot,
-            enforcement=probe_limits(slot, allow_unenforced=allowed),
+            enforcement=probe_limits(slot, allow_unenforced=allowed) if contained else UNCONTAINED,
             blobs=BlobStore(scratch / BLOBS),
             n_workers=spec.n_workers,
         )

@@ -22,6 +22,7 @@ from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.client import GatewayGoneError
 from fairtrial.host.files import write_durably
 from fairtrial.model.bench import Phase
+from fairtrial.model.sandbox import Containment
 from fairtrial.model.trial import BenchSpec
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.archive import pack_change
@@ -108,8 +109,8 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     row = identity_of(spec) | session_fields(work.sessions, agent, repository)
     row |= _change_fields(node, work, prepared, directory, skill_places(agent.agent.skills_directory))
     row |= {
-        "sandboxed": True,
-        "sandbox_backend": "bubblewrap",
+        "sandboxed": node.enforcement.containment is not Containment.NONE,
+        "sandbox_backend": str(node.enforcement.containment),
         "sanitized_task_sha": prepared.template.commit,
         "source_tree": prepared.template.source_tree,
         "sanitized_tree": prepared.template.tree_id,

@@ -1,5 +1,6 @@
 """`fairtrial bench`: a sweep of the agent lane."""
 
+import logging
 import math
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from fairtrial.cli.reports import write_reports
 from fairtrial.config.names import require_known
 from fairtrial.errors import UsageError
 from fairtrial.evidence.gate import METRICS
-from fairtrial.model.sandbox import Limit
+from fairtrial.model.sandbox import Containment, Limit
 from fairtrial.promote.promoter import Gate
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
 from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
@@ -26,6 +27,7 @@ from fairtrial.workspace.skill_layout import DEFAULT_LAYOUT, read_layout
 
 __all__ = ["command"]
 
+LOG = logging.getLogger(__name__)
 SEED = 20260908
 
 
@@ -74,6 +76,11 @@ SEED = 20260908
     help="Seconds to stand still for a provider that is down before the sweep ends.",
 )
 @click.option("--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced.")
+@click.option(
+    "--unsafe-no-sandbox",
+    is_flag=True,
+    help="For a look where no sandbox can be made: the model's commands run as YOU, on your files and network.",
+)
 @path_option("--script", "A scripted model that stands for the provider.")
 @click.option("--record", is_flag=True, help="Keep the model's answers, session by session, as scripts for --script.")
 @click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
@@ -118,6 +125,7 @@ def command(
     outage_streak: int,
     provider_wait: float,
     allow_unenforced: tuple[str, ...],
+    unsafe_no_sandbox: bool,
     script: Path | None,
     record: bool,
     base_url: str | None,
@@ -179,6 +187,7 @@ def command(
         allow_unenforced=tuple(
             require_known(each, limits, what="limit", where="--allow-unenforced") for each in allow_unenforced
         ),
+        containment=Containment.NONE if unsafe_no_sandbox else Containment.BUBBLEWRAP,
         script=existing(script),
         record=record,
         base_url=base_url,
@@ -186,6 +195,8 @@ def command(
         engine=engine,
         candidate=candidate,
     )
+    if unsafe_no_sandbox:
+        LOG.warning("NO SANDBOX: commands of the model run on this host as its user; these rows never promote")
     if dry_run:
         return _print_plan(options, scratch, as_json=as_json)
     with Progress() as progress:

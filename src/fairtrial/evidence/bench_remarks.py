@@ -97,6 +97,7 @@ class Remarks:
         provenance: Values of each field of `PROVENANCE_FIELDS` that occur, at most ten each.
         without_controls: Tasks whose controls are not known to hold, with what is known.
         scripted: Rows whose model was a script.
+        uncontained: Rows of trials that ran without a sandbox.
         environment_differs: By task, what the arms saw differently that none of them declares.
     """
 
@@ -106,6 +107,7 @@ class Remarks:
     provenance: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     without_controls: Mapping[str, str] = field(default_factory=dict[str, str])
     scripted: int = 0
+    uncontained: int = 0
     environment_differs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
@@ -119,6 +121,7 @@ class RemarkFold:
         self._provenance: dict[str, Counter[str]] = {name: Counter() for name in PROVENANCE_FIELDS}
         self._controls: dict[str, str] = {}
         self._scripted = 0
+        self._uncontained = 0
         self._environments: dict[str, dict[str, set[str]]] = {}
 
     def add(self, row: Row, *, task: str, arm: str) -> None:
@@ -127,6 +130,7 @@ class RemarkFold:
         if known not in NOTHING_TO_SAY:
             self._controls[task] = known
         self._scripted += flag(row.get("scripted_model")) is True
+        self._uncontained += flag(row.get("sandboxed")) is False
         for name, values in self._provenance.items():
             value = text(row.get(name))
             if value is not None and (value in values or len(values) < MOST_VALUES):
@@ -170,6 +174,7 @@ class RemarkFold:
             provenance={name: tuple(sorted(values)) for name, values in self._provenance.items() if values},
             without_controls=dict(sorted(self._controls.items())),
             scripted=self._scripted,
+            uncontained=self._uncontained,
             environment_differs={
                 task: tuple(sorted(name for name, values in seen.items() if len(values) > 1))
                 for task, seen in sorted(self._environments.items())

@@ -10,9 +10,9 @@ from fairtrial.errors import HostError
 from fairtrial.host.cgroup import MemoryGroup, MemoryGroups, find_memory_groups
 from fairtrial.host.inside import Inside, Sample
 from fairtrial.host.slot import Slot
-from fairtrial.model.sandbox import Limit, Limits
+from fairtrial.model.sandbox import Containment, Limit, Limits
 
-__all__ = ["Enforcement", "Space", "Watch", "probe_limits"]
+__all__ = ["UNCONTAINED", "Enforcement", "Space", "Watch", "probe_limits"]
 
 _NAMESPACED_COUNT: Final = (5, 14)
 """Kernel from which processes are counted per user namespace."""
@@ -38,10 +38,20 @@ class Enforcement:
     Attributes:
         mechanisms: For each limit that is enforced at all, by what.
         memory_groups: Where memory groups are made, if that is the mechanism.
+        containment: What keeps trials in.
     """
 
     mechanisms: Mapping[Limit, str]
     memory_groups: MemoryGroups | None
+    containment: Containment = Containment.BUBBLEWRAP
+
+
+UNCONTAINED: Final = Enforcement(
+    mechanisms={Limit.FILES: "rlimit", Limit.OUTPUT: "harness", Limit.WALL: "harness"},
+    memory_groups=None,
+    containment=Containment.NONE,
+)
+"""What still holds without sandboxes."""
 
 
 def probe_limits(slot: Slot, *, allow_unenforced: frozenset[Limit] = frozenset()) -> Enforcement:

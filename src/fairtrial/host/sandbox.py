@@ -18,14 +18,15 @@ from typing import BinaryIO, Final, Self
 
 from fairtrial.errors import HostError
 from fairtrial.host.files import remove_tree
-from fairtrial.host.group import KILL_WAIT_S
+from fairtrial.host.group import KILL_WAIT_S, signal_group
 from fairtrial.host.inside import Inside, children_of, is_first_inside
 from fairtrial.host.launch import Launched, launch
 from fairtrial.host.limits import Enforcement, Space, Watch
+from fairtrial.host.plain import launch_plain
 from fairtrial.host.proc import read_stat, signal_if
 from fairtrial.host.slot import Slot
 from fairtrial.host.tally import StreamTally
-from fairtrial.model.sandbox import Limit, SandboxResult, SandboxSpec, SandboxState
+from fairtrial.model.sandbox import Containment, Limit, SandboxResult, SandboxSpec, SandboxState
 
 __all__ = ["Sandbox", "run_sandbox", "start_sandbox"]
 
@@ -98,7 +99,10 @@ def start_sandbox(
     capture_bytes: int = 0,
 ) -> "Sandbox":
     """Start a sandbox and return it at once; leaving its `with` block kills it. Arguments and errors: `run_sandbox`."""
-    launched = launch(spec, slot=slot, enforcement=enforcement)
+    if enforcement.containment is Containment.NONE:
+        launched = launch_plain(spec, slot=slot)
+    else:
+        launched = launch(spec, slot=slot, enforcement=enforcement)
     return Sandbox(spec, launched, enforcement=enforcement, space=space, sink=sink, capture_bytes=capture_bytes)
 
 
@@ -244,6 +248,9 @@ class Sandbox:
 
         Bubblewrap's own processes would not pass it on.
         """
+        if self._enforcement.containment is Containment.NONE:
+            signal_group(self._running.pid, signal.SIGTERM)
+            return
         init = self._report.inner_pid
         for pid in () if init is None else children_of(init):
             signal_if(pid, signal.SIGTERM, lambda pinned: (stat := read_stat(pinned)) is not None and stat.ppid == init)
@@ -357,6 +364,8 @@ class Sandbox:
         return any(event & select.POLLIN for _, event in poll.poll(0))
 
     def _kill_inner(self) -> None:
+        if self._enforcement.containment is Containment.NONE:
+            signal_group(self._running.pid, signal.SIGKILL)  # nobody has reaped it yet, so the number is still its own
         if self._inner_fd < 0:
             return
         try:

@@ -14,6 +14,7 @@ __all__ = [
     "Access",
     "Bind",
     "Capture",
+    "Containment",
     "File",
     "Limit",
     "Limits",
@@ -30,6 +31,14 @@ AGENT_HOME: Final = "/home/agent"
 """The home directory inside: empty and in memory, unless something is mounted over it."""
 
 MIB: Final = 1 << 20
+
+
+class Containment(StrEnum):
+    """What keeps trials in; rows have it as `sandbox_backend`."""
+
+    BUBBLEWRAP = "bubblewrap"
+    NONE = "none"
+    """Nothing: plain processes of the host, asked for by `--unsafe-no-sandbox`. Such rows never promote."""
 
 
 class Access(StrEnum):

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from fairtrial.model.bench import BenchTrial
 from fairtrial.model.loop import Transport, Variant
+from fairtrial.model.sandbox import Containment
 
 __all__ = ["AnySpec", "AttemptSpec", "BenchSpec", "LoopTask", "ModelSource", "TrialSpec", "trial_key"]
 
@@ -126,6 +127,7 @@ class BenchSpec(AttemptSpec):
         source: Who plays the model.
         n_workers: Workers of the sweep, which share the machine.
         allow_unenforced: Limits that the user lets go without enforcement.
+        containment: What keeps the trial in.
     """
 
     bench: BenchTrial
@@ -133,6 +135,7 @@ class BenchSpec(AttemptSpec):
     source: ModelSource
     n_workers: int
     allow_unenforced: tuple[str, ...] = ()
+    containment: Containment = Containment.BUBBLEWRAP
 
 
 AnySpec: TypeAlias = TrialSpec | BenchSpec

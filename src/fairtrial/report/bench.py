@@ -106,6 +106,7 @@ def _remarks_json(remarks: Remarks) -> dict[str, object]:
         "disagreements": [asdict(each) for each in remarks.disagreements],
         "without_controls": dict(remarks.without_controls),
         "scripted_rows": remarks.scripted,
+        "uncontained_rows": remarks.uncontained,
         "environment_differs": {task: list(names) for task, names in remarks.environment_differs.items()},
     }
 
@@ -152,6 +153,8 @@ def _document(summary: BenchSummary) -> Document:
 def _remark_notes(remarks: Remarks) -> Iterator[str]:
     if remarks.scripted:
         yield f"A SCRIPT STOOD FOR THE MODEL in {remarks.scripted} rows: they say nothing of any model."
+    if remarks.uncontained:
+        yield f"NOT CONTAINED: {remarks.uncontained} rows ran without a sandbox: good for a look, and never promoted."
     if remarks.without_controls:
         tasks = ", ".join(f"{task} ({known})" for task, known in remarks.without_controls.items())
         yield f"NO FRESH CONTROLS, so nobody knows whether the oracle can be believed: {tasks}. Run `fairtrial check`."

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT, NOP, REFERENCE, control_arm
 from fairtrial.model.bench import Arm, BenchTrial, Blob, Task
+from fairtrial.model.sandbox import Containment
 from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
 from fairtrial.workspace.skill_layout import SkillLayout
@@ -59,6 +60,7 @@ class BenchOptions:
         seed: Seed of the order inside blocks.
         outage_streak: Endings in a row, such as an outage causes, that stop the sweep; 0 for never.
         allow_unenforced: Limits that may go without enforcement.
+        containment: What keeps trials in; NONE is for a look and never promotes.
         script: A scripted model's file that stands for the provider, or None.
         record: Each session's answers are kept as a script that plays them again.
         base_url: Address of the provider, or None for the dialect's own.
@@ -83,6 +85,7 @@ class BenchOptions:
     seed: int = 0
     outage_streak: int = 5
     allow_unenforced: tuple[str, ...] = ()
+    containment: Containment = Containment.BUBBLEWRAP
     script: str | None = None
     record: bool = False
     base_url: str | None = None

@@ -39,7 +39,7 @@ from fairtrial.host.secret import hide_variable
 from fairtrial.host.signals import stop_requests
 from fairtrial.host.slot import open_slot
 from fairtrial.model.bench import Arm, Blob, Task
-from fairtrial.model.sandbox import Limit
+from fairtrial.model.sandbox import Containment, Limit
 from fairtrial.model.trial import AnySpec, AttemptSpec, BenchSpec, ModelSource
 from fairtrial.plugins import load_plugin
 from fairtrial.protocols import Agent, Engine
@@ -267,6 +267,7 @@ def begin_bench(
         UsageError: The request is wrong, or a task is not what was bound.
         HostError: The host is not fit.
     """
+    _require_room(options, n_workers)
     base = scratch_base(how.scratch)
     with private_blobs(base) as blobs:
         inputs = open_inputs(options, blobs, commits=_commits(bound_tasks))
@@ -310,6 +311,7 @@ def resume_bench(results: Results, how: SweepOptions, *, n_workers: int, promote
     with hold(results):
         sweep = read_sweep(results)
         options = recorded_options(results, sweep)
+        _require_room(options, n_workers)
         require_fit(scratch_base(how.scratch), options)
         return _run(results, sweep, options, how, n_workers, promoter)
 
@@ -332,6 +334,8 @@ def require_fit(base: Path, options: BenchOptions) -> None:
     Raises:
         HostError: The host is not fit.
     """
+    if options.containment is Containment.NONE:
+        return
     root = base / f"ft-{os.urandom(5).hex()}"
     root.mkdir()
     try:
@@ -341,6 +345,22 @@ def require_fit(base: Path, options: BenchOptions) -> None:
         require_sandboxes(slot, probe_limits(slot, allow_unenforced=allowed))
     finally:
         remove_tree(root)
+
+
+def _require_room(options: BenchOptions, n_workers: int) -> None:
+    """Refuse what cannot be without sandboxes.
+
+    Raises:
+        UsageError: Two trials would share the host's loopback, or a candidate could not be promoted whatever it does.
+    """
+    if options.containment is not Containment.NONE:
+        return
+    if n_workers > 1:
+        raise UsageError("--unsafe-no-sandbox: trials at the same time would share one network; use --workers 1")
+    if options.candidate is not None:
+        raise UsageError(
+            "--unsafe-no-sandbox: nothing can be promoted that ran without a sandbox; leave out --candidate-overlay"
+        )
 
 
 def _describe_arm(arm: Arm) -> dict[str, object]:
@@ -557,6 +577,7 @@ def _lane(
             source=source,
             n_workers=n_workers,
             allow_unenforced=options.allow_unenforced,
+            containment=options.containment,
         )
 
     def void_row(spec: AnySpec, kind: str, detail: str) -> Mapping[str, object]:
