@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from fairtrial.bench.assets import content_digest, manifest_digest, snapshot_digest
 from fairtrial.bench.environment import Seen
 from fairtrial.bench.node import FoundAgent
+from fairtrial.bench.probes import probe_flags
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
 from fairtrial.errors import IntegrityError
@@ -180,7 +181,7 @@ def _undeclared(sessions: Sequence[Session], agent: FoundAgent, repository: Seen
 
 
 def integrity_flags(sessions: Sequence[Session]) -> list[str]:
-    """What the agent's own words, or the model that answered, say otherwise than they should."""
+    """What the agent's own words, or the model that answered, say otherwise than they should, and what was tried."""
     flags: list[str] = []
     for session in sessions:
         if any(row.served_as is ServedModel.OTHER for row in session.rows):
@@ -195,7 +196,7 @@ def integrity_flags(sessions: Sequence[Session]) -> list[str]:
             flags.append(f"{session.phase}: cost")
         if report.is_error is False and closed.provider_fault is not None:
             flags.append(f"{session.phase}: says success after {closed.provider_fault}")
-    return flags
+    return [*flags, *probe_flags([row for session in sessions for row in session.rows])]
 
 
 def _tokens(usage: TokenUsage | None) -> Row:

@@ -12,7 +12,22 @@ from typing import Final, cast
 from fairtrial.evidence.endings import is_void
 from fairtrial.evidence.rows import Row, flag, text
 
-__all__ = ["PROVENANCE_FIELDS", "TASK_FIELDS", "CellRemarks", "Disagreement", "RemarkFold", "Remarks"]
+__all__ = [
+    "HISTORY_PROBE",
+    "PROVENANCE_FIELDS",
+    "REMOTE_FETCH",
+    "TASK_FIELDS",
+    "CellRemarks",
+    "Disagreement",
+    "RemarkFold",
+    "Remarks",
+]
+
+HISTORY_PROBE: Final = "history_probe"
+"""The model tried to read a history that its workspace does not have."""
+REMOTE_FETCH: Final = "remote_fetch"
+"""The model tried to fetch from elsewhere."""
+TRIED: Final = frozenset({HISTORY_PROBE, REMOTE_FETCH})
 
 PROVENANCE_FIELDS: Final = (
     "model",
@@ -55,6 +70,7 @@ class CellRemarks:
         disagreements: The agent's own words do not agree with the wire.
         other_models: A model answered that the arm does not name.
         egress_refused: A request asked for what the arm does not grant.
+        probes: The model tried to read a history, or to fetch from elsewhere.
     """
 
     tests_edited: int = 0
@@ -63,6 +79,7 @@ class CellRemarks:
     disagreements: int = 0
     other_models: int = 0
     egress_refused: int = 0
+    probes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +167,9 @@ class RemarkFold:
             flag(row.get("oracle_passed")) is True and flag(row.get("oracle_passed_source_only")) is False
         )
         cell.auto_loaded += _is_nonempty(row.get("auto_loaded"))
-        cell.disagreements += _is_nonempty(row.get("integrity_flags"))
+        flags = _flags(row)
+        cell.disagreements += any(each not in TRIED for each in flags)
+        cell.probes += any(each in TRIED for each in flags)
         wire = row.get("wire")
         if isinstance(wire, dict):
             cell.other_models += _is_nonempty(wire.get("other_models"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
@@ -184,13 +203,19 @@ class RemarkFold:
 
 
 def _disagreements(row: Row, *, task: str, arm: str) -> Iterator[Disagreement]:
-    flags: object = row.get("integrity_flags")
     run = row.get("run")
-    for flagged in cast("list[object]", flags) if isinstance(flags, list) else []:
-        phase, _, subject = str(flagged).partition(": ")
+    for flagged in _flags(row):
+        if flagged in TRIED:
+            continue
+        phase, _, subject = flagged.partition(": ")
         wire, agent = _both_sides(row, phase, subject)
         number = run if isinstance(run, int) else None
-        yield Disagreement(task=task, arm=arm, run=number, what=str(flagged), wire=wire, agent=agent)
+        yield Disagreement(task=task, arm=arm, run=number, what=flagged, wire=wire, agent=agent)
+
+
+def _flags(row: Row) -> list[str]:
+    flags: object = row.get("integrity_flags")
+    return [str(each) for each in cast("list[object]", flags)] if isinstance(flags, list) else []
 
 
 def _both_sides(row: Row, phase: str, subject: str) -> tuple[str, str]:

@@ -43,6 +43,7 @@ REMARK_LABELS: Final = {
     "disagreements": "wire and agent disagree",
     "other_models": "other models answered",
     "egress_refused": "asked for what is not granted",
+    "probes": "looks for history or elsewhere",
 }
 TASK_LABELS: Final = {
     "task_base_sha": "commit",

@@ -52,7 +52,9 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def run(script: str, slot: Slot, tree: Path, *more: Bind, stdin: bytes = b"", limits: Limits | None = None) -> SandboxResult:
+def run(
+    script: str, slot: Slot, tree: Path, *more: Bind, stdin: bytes = b"", limits: Limits | None = None
+) -> SandboxResult:
     spec = SandboxSpec(
         argv=("/bin/sh", "-c", script),
         env={"PATH": "/usr/bin:/bin", "HOME": "/home/agent"},
