@@ -6,7 +6,7 @@ set-up; trials only put layers over them.
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
@@ -25,7 +25,7 @@ from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Containment, Limit,
 from fairtrial.model.trial import BenchSpec
 from fairtrial.plugins import Plugin, load_plugin
 from fairtrial.protocols import Agent
-from fairtrial.workspace.frozen import load_layer, save_layer
+from fairtrial.workspace.frozen import content_of_layer, load_layer, save_layer
 from fairtrial.workspace.layers import Base, Layer, Room, Storage, choose_storage, open_layer
 from fairtrial.workspace.template import Template, make_template
 from fairtrial.workspace.tree import Tree
@@ -82,11 +82,13 @@ class Prepared:
         template: The history-free tree.
         base: What layers are put over: the template, what the set-up wrote, and a candidate's files.
         head: The commit that it shows: the template's, unless a candidate's files are in it.
+        setup_digest: What copies and set-up wrote, whatever the clock said; None where there are none.
     """
 
     template: Template
     base: Base
     head: str
+    setup_digest: str | None = None
 
 
 @dataclass(slots=True)
@@ -170,10 +172,10 @@ class Node:
         key = _key(task)
         if key not in self._prepared:
             template = self.template(task)
-            base = Base(trees=(template.tree,))
+            base, written = Base(trees=(template.tree,)), None
             if task.setup is not None or task.copies or task.dependencies:
-                base = self._try_set_up(key, task, base)
-            self._prepared[key] = Prepared(template=template, base=base, head=template.commit)
+                base, written = self._try_set_up(key, task, base)
+            self._prepared[key] = Prepared(template=template, base=base, head=template.commit, setup_digest=written)
         return self._prepared[key]
 
     def repository(self, task: Task, base: Base, layer: Layer) -> Seen:
@@ -209,10 +211,10 @@ class Node:
                 archive = save_layer(layer, slot=self.slot)
             base = self._held.enter_context(load_layer(archive, prepared.base, slot=self.slot))
             archive.unlink()
-            self._over[key] = Prepared(template=prepared.template, base=base, head=head)
+            self._over[key] = replace(prepared, base=base, head=head)
         return self._over[key]
 
-    def _try_set_up(self, key: _Key, task: Task, base: Base) -> Base:
+    def _try_set_up(self, key: _Key, task: Task, base: Base) -> tuple[Base, str]:
         """Set up once; a failure is remembered for the trials that follow."""
         if key in self._failed:
             raise HostError(self._failed[key])
@@ -228,7 +230,7 @@ class Node:
         memory_bytes = describe_machine().memory_bytes
         return room, choose_storage(room, n_layers=LAYERS_AT_ONCE * self.n_workers, available_bytes=memory_bytes)
 
-    def _set_up(self, task: Task, base: Base) -> Base:
+    def _set_up(self, task: Task, base: Base) -> tuple[Base, str]:
         """Run a task's set-up unless another worker has; all workers begin with the same bytes.
 
         Raises:
@@ -238,20 +240,23 @@ class Node:
         parts = (task.repository, task.commit, *task.hidden, task.setup or "", *copies)
         name = framed_digest(part.encode() for part in parts)[:16]
         archive = self.blobs.root.parent / f"f{name}"
+        written = archive.with_suffix(".sha256")
         lock = archive.with_suffix(".lock")
         lock.touch()
         with acquire_lock(lock, wait_s=2 * SETUP_S, on_wait=_never):
             if not archive.exists():
-                self._freeze(task, base, archive)
-        return self._held.enter_context(load_layer(archive, base, slot=self.slot))
+                self._freeze(task, base, archive, written)
+        return self._held.enter_context(load_layer(archive, base, slot=self.slot)), written.read_text()
 
-    def _freeze(self, task: Task, base: Base, archive: Path) -> None:
+    def _freeze(self, task: Task, base: Base, archive: Path, written: Path) -> None:
         room, _ = self.room(task.limits)
         with open_layer(base, slot=self.slot, room=room, storage=Storage.DISK) as layer:
             copy_assets(self.blobs.root.parent / ASSETS, task, layer, slot=self.slot)
             if task.setup is not None:
                 self._run_setup(task, task.setup, layer)
-            save_layer(layer, slot=self.slot).rename(archive)
+            saved = save_layer(layer, slot=self.slot)
+            written.write_text(content_of_layer(saved))
+            saved.rename(archive)
 
     def _run_setup(self, task: Task, command: str, layer: Layer) -> None:
         spec = SandboxSpec(

@@ -32,7 +32,10 @@ _GIT_PLACES: Final = re.compile(
     r"|GIT_ALTERNATE_OBJECT_DIRECTORIES"
 )
 _FETCHING: Final = frozenset({"clone", "fetch", "fetch-pack", "ls-remote", "pull"})
-_FETCH_OPTIONS: Final = {"remote": re.compile(r"\s(?:add|set-url|update)\b"), "submodule": re.compile(r"\s(?:add|update)\b")}
+_FETCH_OPTIONS: Final = {
+    "remote": re.compile(r"\s(?:add|set-url|update)\b"),
+    "submodule": re.compile(r"\s(?:add|update)\b"),
+}
 _DOWNLOAD: Final = re.compile(r"(?:^|[\s;&|('\"`/])(?:curl|wget|gh\s+(?:api|pr|repo|run|search|issue))\s+([^\n;&|]*)")
 _LOCAL: Final = re.compile(r"\b(?:localhost|127\.0\.0\.1)\b|\[::1\]")
 _WEB_TOOLS: Final = frozenset({"webfetch", "websearch", "web_fetch", "web_search", "google_web_search"})

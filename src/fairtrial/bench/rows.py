@@ -69,6 +69,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "task_asset_manifest_digest": manifest_digest((*task.copies, *task.dependencies)),
         "sandbox_dependency_content_digest": content_digest(task.dependencies),
         "sandbox_dependency_manifest_digest": manifest_digest(task.dependencies),
+        "toolchain_digests": dict(zip(task.toolchains, task.toolchain_digests, strict=True)),
         "sanitized_graph_snapshot_digest": None,
         "sanitized_graph_manifest_digest": None,
         "ce_plugin_version": None,

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from fairtrial.bench.assets import ASSETS, capture_copy, capture_dependency, content_digest, manifest_digest
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
 from fairtrial.bench.task_file import CheatEntry, OracleEntry, TaskEntry, TaskFile
+from fairtrial.bench.toolchains import toolchain_digest
 from fairtrial.config.document import Document
 from fairtrial.config.names import require_known
 from fairtrial.config.read import read_yaml
@@ -138,6 +139,10 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
     for each in entry.toolchains:
         if not Path(each).is_dir():
             raise document.error(("tasks", index, "toolchains"), f"{each}: no such directory on this host")
+    try:
+        toolchain_digests = tuple(map(toolchain_digest, entry.toolchains))
+    except UsageError as problem:
+        raise located(("toolchains",), problem) from problem
     return Task(
         id=entry.id,
         task_class=entry.task_class,
@@ -150,6 +155,7 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
         verify=entry.verify,
         hidden=entry.hidden,
         toolchains=entry.toolchains,
+        toolchain_digests=toolchain_digests,
         copies=copies,
         dependencies=dependencies,
         limits=entry.limits,
@@ -179,6 +185,7 @@ def task_binding(task: Task) -> dict[str, object]:
         "expensive": task.expensive,
         "hidden": list(task.hidden),
         "toolchains": list(task.toolchains),
+        "toolchain_digests": list(task.toolchain_digests),
         "sandbox_copy": [asdict(each) for each in task.copies],
         "sandbox_dependencies": [asdict(each) for each in task.dependencies],
         "sandbox_dependency_content_digest": content_digest(task.dependencies),

@@ -115,6 +115,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "source_tree": prepared.template.source_tree,
         "sanitized_tree": prepared.template.tree_id,
         "variant_head_sha": start.head,
+        "setup_layer_digest": prepared.setup_digest,
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
         "integrity_flags": [*integrity_flags(work.sessions), *work.flags],

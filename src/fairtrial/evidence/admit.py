@@ -37,9 +37,14 @@ SAME_IN_A_TASK: Final = (
     "oracle_digest",
     "oracle_command_digest",
     "oracle_manifest_digest",
+    "toolchain_digests",
 )
 SAME_IN_AN_ARM: Final = ("arm_digest", "candidate_overlay_digest")
-MAY_BE_NULL: Final = ("effort", "candidate_overlay_digest")
+ENVIRONMENT: Final = "environment_undeclared"
+"""What a session saw of its surroundings that no arm asked for, by labels under which all must have seen the same."""
+SETUP_LAYER: Final = "setup_layer_digest"
+"""All arms of a block begin with one set-up; a sweep that was resumed has run it again, and need not have got the same."""
+MAY_BE_NULL: Final = ("effort", "candidate_overlay_digest", "toolchain_digests", SETUP_LAYER)
 
 
 class ReasonKind(StrEnum):
@@ -61,7 +66,9 @@ class ReasonKind(StrEnum):
     MIXED_MACHINE = "mixed-machine"
     MIXED_PRICES = "mixed-prices"
     MIXED_TASK = "mixed-task"
+    MIXED_SETUP = "mixed-setup"
     MIXED_ARM = "mixed-arm"
+    MIXED_ENVIRONMENT = "mixed-environment"
     TOO_OLD = "too-old"
     FROM_THE_FUTURE = "from-the-future"
     UNDATED = "undated"
@@ -76,6 +83,7 @@ KINDS: Final = {
     "source": ReasonKind.MIXED_HARNESS,
     "host": ReasonKind.MIXED_MACHINE,
     "price_table": ReasonKind.MIXED_PRICES,
+    SETUP_LAYER: ReasonKind.MIXED_SETUP,
 }
 
 
@@ -134,14 +142,16 @@ class _Fold:
 
     Attributes:
         policy: The arms and the model that matter.
-        seen: Values by scope (task, arm, or ""), then field.
+        seen: Values by scope (task, block, arm, or ""), then field.
         counted: How many rows have each defect, and the first of them.
+        environments: By task and label, what sessions saw that no arm asked for.
         n_rows: Rows of either arm that are no void.
     """
 
     policy: GatePolicy
     seen: dict[tuple[str, str], _Seen] = field(default_factory=dict[tuple[str, str], _Seen])
     counted: dict[tuple[ReasonKind, str], int] = field(default_factory=dict[tuple[ReasonKind, str], int])
+    environments: dict[tuple[str, str], set[str]] = field(default_factory=dict[tuple[str, str], set[str]])
     n_rows: int = 0
 
     def note(self, scope: str, name: str, row: Row) -> None:
@@ -165,7 +175,7 @@ def admit(rows: Iterable[Row], policy: GatePolicy, admission: Admission) -> tupl
     for row in rows:
         if row.get("arm") in (policy.incumbent_arm, policy.candidate_arm) and not is_void(row):
             _look_at(row, fold, admission)
-    return (*_of_the_file(fold, admission), *_counted(fold), *_mixed(fold))
+    return (*_of_the_file(fold, admission), *_counted(fold), *_mixed(fold), *_surrounded(fold))
 
 
 def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
@@ -185,9 +195,17 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
             pass
     for name in SAME_IN_A_TASK:
         fold.note(f"task {row.get('task')}", name, row)
+    fold.note(f"block {row.get('block')}", SETUP_LAYER, row)
     for name in SAME_IN_AN_ARM:
         fold.note(f"arm {row.get('arm')}", name, row)
+    _look_at_its_surroundings(row, fold)
     _look_at_its_age(row, fold, admission)
+
+
+def _look_at_its_surroundings(row: Row, fold: _Fold) -> None:
+    seen: object = row.get(ENVIRONMENT)
+    for label, value in cast("dict[str, object]", seen).items() if isinstance(seen, dict) else ():
+        fold.environments.setdefault((str(row.get("task")), label), set()).add(repr(value))
 
 
 def _look_at_its_containment(row: Row, fold: _Fold) -> None:
@@ -266,3 +284,12 @@ def _mixed(fold: _Fold) -> Iterator[Reason]:
             if kind is None:
                 kind = ReasonKind.MIXED_TASK if name in SAME_IN_A_TASK else ReasonKind.MIXED_ARM
             yield Reason(kind=kind, detail=f"{f'{scope}: ' if scope else ''}{name} {problem}.")
+
+
+def _surrounded(fold: _Fold) -> Iterator[Reason]:
+    for (task, label), values in fold.environments.items():
+        if len(values) > 1:
+            yield Reason(
+                kind=ReasonKind.MIXED_ENVIRONMENT,
+                detail=f"task {task}: sessions saw {len(values)} values of {label:.80}, and no arm asks for that.",
+            )

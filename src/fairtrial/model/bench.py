@@ -167,6 +167,7 @@ class Task:
         verify: The authored check.
         hidden: Paths that no trial may see.
         toolchains: Absolute host paths that are mounted read-only at the same place.
+        toolchain_digests: What each of them held when the task was bound.
         copies: Paths of the repository's work tree that are put into the tree.
         dependencies: Directories that are mounted read-only.
         limits: What it may use.
@@ -191,6 +192,7 @@ class Task:
     verify: str
     hidden: tuple[str, ...]
     toolchains: tuple[str, ...]
+    toolchain_digests: tuple[str, ...]
     copies: tuple[Asset, ...]
     dependencies: tuple[Asset, ...]
     limits: TaskLimits

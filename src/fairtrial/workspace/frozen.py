@@ -1,6 +1,9 @@
 """A written layer as one file: workers under other ids get the same bytes, and set-up runs once, not once a slot."""
 
+import hashlib
 import secrets
+import stat
+import tarfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +15,7 @@ from fairtrial.host.process import run
 from fairtrial.host.slot import Slot, find_system_program
 from fairtrial.workspace.layers import Base, Layer
 
-__all__ = ["load_layer", "save_layer"]
+__all__ = ["content_of_layer", "load_layer", "save_layer"]
 
 _TIMEOUT_S: Final = 1800.0
 # What an overlay keeps of a directory that hides the one below it; whiteouts are device files, which tar knows.
@@ -35,6 +38,36 @@ def save_layer(layer: Layer, *, slot: Slot) -> Path:
     )
     archive.chmod(0o644)
     return archive
+
+
+def content_of_layer(archive: Path) -> str:
+    """Digest of what a saved layer holds: names, kinds, executable bits, links and bytes, but no times and owners.
+
+    `__pycache__` is left out, since what Python writes there tells the time.
+
+    Raises:
+        HostError: It cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with tarfile.open(archive, errors="surrogateescape") as saved:
+            for member in saved:
+                if "__pycache__" in member.name.split("/"):
+                    continue
+                kind = member.type + (b"x" if member.mode & stat.S_IXUSR else b"-")
+                content = (
+                    b""
+                    if (file := saved.extractfile(member) if member.isreg() else None) is None
+                    else (
+                        hashlib.file_digest(file, "sha256").digest()  # pyright: ignore[reportArgumentType]
+                    )
+                )
+                names = (member.name.encode(errors="surrogateescape"), member.linkname.encode(errors="surrogateescape"))
+                for part in (*names, kind, content):
+                    digest.update(len(part).to_bytes(8, "big") + part)
+    except (OSError, tarfile.TarError) as problem:
+        raise HostError(f"a frozen layer: {archive}: {problem}; see the scratch directory") from problem
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -112,6 +112,7 @@ def test_no_row_of_either_arm_is_a_reason() -> None:
         ({"oracle_digest": "x"}, ReasonKind.MIXED_TASK),
         ({"oracle_command_digest": "x"}, ReasonKind.MIXED_TASK),
         ({"oracle_manifest_digest": "x"}, ReasonKind.MIXED_TASK),
+        ({"toolchain_digests": {"/opt/go": "x"}}, ReasonKind.MIXED_TASK),
         ({"arm_digest": "x"}, ReasonKind.MIXED_ARM),
         ({"candidate_overlay_digest": "x"}, ReasonKind.MIXED_ARM),
         ({"recorded_at": "yesterday"}, ReasonKind.UNDATED),
@@ -161,6 +162,36 @@ def test_a_field_that_no_row_has_is_a_reason(name: str) -> None:
 
 def test_what_an_agent_says_otherwise_than_the_wire_is_no_reason() -> None:
     assert kinds([*ROWS, row("new", integrity_flags=["work: usage", "work: skill acme-work"])]) == []
+
+
+def test_arms_of_one_block_begin_with_one_setup() -> None:
+    def pair(*digests: str | None) -> list[dict[str, object]]:
+        return [
+            row(arm, block="t/0", setup_layer_digest=each) for arm, each in zip(("old", "new"), digests, strict=True)
+        ]
+
+    assert kinds(pair("a", "a")) == []
+    assert kinds(pair(None, None)) == []
+    (reason,) = admit(pair("a", "b"), POLICY, FIT)
+    assert reason == Reason(kind=ReasonKind.MIXED_SETUP, detail="block t/0: setup_layer_digest has 2 values: a, b.")
+    assert (
+        kinds([*pair("a", "a"), *(each | {"block": "t/1", "setup_layer_digest": "b"} for each in pair("a", "a"))]) == []
+    )
+
+
+def test_what_no_arm_asks_for_must_have_been_seen_alike() -> None:
+    def pair(old: dict[str, object], new: dict[str, object]) -> list[dict[str, object]]:
+        return [row("old", environment_undeclared=old), row("new", environment_undeclared=new)]
+
+    assert kinds(pair({"a hooks": {"h": "1"}}, {"a hooks": {"h": "1"}})) == []
+    assert (
+        kinds(pair({"a arguments with the same skills (1)": "x"}, {"a arguments with the same skills (2)": "y"})) == []
+    )
+    (reason,) = admit(pair({"a hooks": {"h": "1"}, "a version": "2"}, {"a hooks": {}, "a version": "2"}), POLICY, FIT)
+    assert reason == Reason(
+        kind=ReasonKind.MIXED_ENVIRONMENT,
+        detail="task t: sessions saw 2 values of a hooks, and no arm asks for that.",
+    )
 
 
 @pytest.mark.parametrize("limit", REQUIRED_LIMITS)

@@ -26,6 +26,7 @@ def task(name: str) -> Task:
         verify="true",
         hidden=(),
         toolchains=(),
+        toolchain_digests=(),
         copies=(),
         dependencies=(),
         limits=TaskLimits(),
