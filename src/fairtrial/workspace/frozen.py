@@ -55,19 +55,21 @@ def content_of_layer(archive: Path) -> str:
                 if "__pycache__" in member.name.split("/"):
                     continue
                 kind = member.type + (b"x" if member.mode & stat.S_IXUSR else b"-")
-                content = (
-                    b""
-                    if (file := saved.extractfile(member) if member.isreg() else None) is None
-                    else (
-                        hashlib.file_digest(file, "sha256").digest()  # pyright: ignore[reportArgumentType]
-                    )
-                )
+                content = _content_digest(saved, member) if member.isreg() else b""
                 names = (member.name.encode(errors="surrogateescape"), member.linkname.encode(errors="surrogateescape"))
                 for part in (*names, kind, content):
                     digest.update(len(part).to_bytes(8, "big") + part)
     except (OSError, tarfile.TarError) as problem:
         raise HostError(f"a frozen layer: {archive}: {problem}; see the scratch directory") from problem
     return digest.hexdigest()
+
+
+def _content_digest(saved: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    digest = hashlib.sha256()
+    file = saved.extractfile(member)
+    while file is not None and (chunk := file.read(1 << 20)):
+        digest.update(chunk)
+    return digest.digest()
 
 
 @contextmanager

@@ -152,6 +152,13 @@ def test_a_provider_that_fails_makes_a_void(trial: RunTrial) -> None:
     assert row["input_tokens"] == 100, "what was spent is known"
 
 
+def test_a_look_for_history_or_elsewhere_is_named_and_changes_no_verdict(trial: RunTrial) -> None:
+    """B2."""
+    row = trial([bash("git log --all -S name; git show 1a2b3c4d; curl -s -m 1 github"), bash(MEND), DONE])
+    assert row["integrity_flags"] == ["history_probe", "remote_fetch"]
+    assert of(row, "resolved", "error_kind") == (True, None)
+
+
 def test_without_a_gateway_the_trial_is_void(trial: RunTrial, tmp_path: Path) -> None:
     row = trial([DONE], gateway=str(tmp_path / "nobody"))
     assert of(row, "resolved", "error_kind", "input_tokens") == (False, "session-error", None)
@@ -160,6 +167,11 @@ def test_without_a_gateway_the_trial_is_void(trial: RunTrial, tmp_path: Path) ->
 def test_a_set_up_is_frozen_for_all_and_its_failure_is_void(trial: RunTrial) -> None:
     row = trial([bash(f"test -f build/made && {MEND}"), DONE], setup="mkdir build && echo > build/made")
     assert of(row, "resolved", "diff_files") == (True, 1), "what set-up made is no part of the change"
+    assert len(row["setup_layer_digest"]) == 64
+    same = "mkdir build && echo > build/made && mkdir build/__pycache__ && date +%N > build/__pycache__/when"
+    assert trial([DONE], setup=same)["setup_layer_digest"] == row["setup_layer_digest"]
+    assert trial([DONE], setup="mkdir build && echo 2 > build/made")["setup_layer_digest"] != row["setup_layer_digest"]
+    assert trial([DONE])["setup_layer_digest"] is None
     row = trial([DONE], setup="echo broken >&2; exit 3")
     assert of(row, "resolved", "error_kind") == (False, "infra-error")
     assert "broken" in row["error_detail"]

@@ -180,13 +180,21 @@ def test_an_outage_stops_the_sweep(example: Path, tmp_path: Path) -> None:
 
 
 def test_changed_inputs_are_refused_by_name(example: Path, tmp_path: Path) -> None:
-    out = tmp_path / "r"
+    out, tool = tmp_path / "r", tmp_path / "tools" / "bin" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tasks = example / "tasks.yaml"
+    named = f"    class: performance\n    toolchains: [{tool.parents[1]}]"
+    tasks.write_text(tasks.read_text().replace("    class: performance", named))
     assert fairtrial(*bench(example, out, "--runs", 1)).returncode == 0
+    assert list(rows_of(out)[0]["toolchain_digests"]) == [str(tool.parents[1])]
+    tool.write_text("#!/bin/ls\n")
     oracle = example / "oracles" / "test_linear.py"
     oracle.write_text(oracle.read_text() + "\n")
     done = fairtrial("resume", out)
     assert done.returncode == 2
     assert "task linear: oracle_digest was" in done.stderr
+    assert "task linear: toolchain_digests was" in done.stderr
 
 
 @pytest.mark.parametrize(
