@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -135,9 +135,11 @@ def task_of(name: str, changes: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def agent_of(name: str, script: str) -> dict[str, object]:
+def agent_of(name: str, script: str, *, again: bool) -> dict[str, object]:
     call = {"tool": "Bash", "input": {"command": script, "timeout_s": 400}}
-    turns = [{"calls": [call], "usage": USAGE}, {"text": "Done.", "usage": USAGE}]
+    turns = [{"calls": [call], "usage": USAGE}]
+    if not again:
+        turns.append({"text": "Done.", "usage": USAGE})
     return {"name": name, "match": {"prompt_contains": f"({name})"}, "beyond": "repeat", "turns": turns}
 
 
@@ -158,10 +160,13 @@ def open_world() -> Iterator[Callable[..., World]]:
 
 @pytest.fixture(scope="session")
 def sweep(open_world: Callable[..., World]) -> RunSweep:
-    """Run a sweep of tasks by name: what the agent runs, and what is special about the task."""
+    """Run a sweep of tasks by name: what the agent runs (those named by `again` over and over), and what is special."""
 
     def run(
-        attacks: Mapping[str, tuple[str, Mapping[str, object]]], *more: object, world: World | None = None
+        attacks: Mapping[str, tuple[str, Mapping[str, object]]],
+        *more: object,
+        world: World | None = None,
+        again: Collection[str] = (),
     ) -> Swept:
         world = world or open_world()
         places = {"@REPO@": str(world.repository), "@FIX@": world.fix, "@ROOT@": str(world.root)}
@@ -171,7 +176,7 @@ def sweep(open_world: Callable[..., World]) -> RunSweep:
             for place, value in places.items():
                 script = script.replace(place, value)
             tasks.append(task_of(name, changes))
-            agents.append(agent_of(name, script))
+            agents.append(agent_of(name, script, again=name in again))
         (world.root / "tasks.yaml").write_text(json.dumps({"tasks": tasks}))
         (world.root / "script.yaml").write_text(json.dumps({"schema": "script/1", "agents": agents}))
         words = [

@@ -35,19 +35,23 @@ LIMITS: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = {
         ),
         {"inodes": 2000},
     ),
+    "output": (f": {'x' * 100_000}", {"output_mib": 1}),
 }
-"""What reaches a limit and goes on until it is ended, and the limit. What an agent prints is cut before it is much, so
-that output has a test of its own with an agent that prints by itself."""
+"""What reaches a limit and goes on until it is ended, and the limit. What a command prints the agent cuts before it is
+much; that it is told to run a long one it prints each time."""
 
 
-def run_two(sweep: Callable[..., Any], script: str, task: Mapping[str, object], *more: object) -> Any:  # noqa: ANN401 - see conftest
-    return sweep({"a-reaches-it": (script, task), "b-works": (MEND, {})}, *more)
+def run_two(
+    sweep: Callable[..., Any], script: str, task: Mapping[str, object], *more: object, again: tuple[str, ...] = ()
+) -> Any:  # noqa: ANN401 - see conftest
+    return sweep({"a-reaches-it": (script, task), "b-works": (MEND, {})}, *more, again=again)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_ends_its_trial_by_its_name_and_the_sweep_goes_on(sweep: Callable[..., Any], limit: str) -> None:
     script, limits = LIMITS[limit]
-    swept = run_two(sweep, script, {"limits": limits})
+    again = ("a-reaches-it",) if limit == "output" else ()
+    swept = run_two(sweep, script, {"limits": limits}, again=again)
     row, other = swept.rows["a-reaches-it"], swept.rows["b-works"]
     assert (row["resolved"], row["error_kind"]) == (False, "limit-exceeded"), row["error_detail"]
     assert f"limit of {limit}" in row["error_detail"]

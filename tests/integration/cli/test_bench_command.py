@@ -167,16 +167,22 @@ def test_an_engine_that_is_not_installed_is_refused(example: Path, tmp_path: Pat
     assert not out.exists()
 
 
-def test_an_outage_stops_the_sweep(example: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("n_runs", "options", "n_begun"), [(5, ["--outage-streak", 2], 2), (7, [], 5)])
+def test_an_outage_stops_the_sweep(
+    n_runs: int, options: list[object], n_begun: int, example: Path, tmp_path: Path
+) -> None:
+    """B47: the same failure at once, again and again, is no result of any arm, and nothing else is begun."""
     tasks = example / "tasks.yaml"
     tasks.write_text(tasks.read_text().replace("    class: performance", "    class: performance\n    setup: exit 3"))
     out = tmp_path / "r"
-    done = fairtrial(*bench(example, out, "--runs", 5, "--outage-streak", 2))
+    done = fairtrial(*bench(example, out, "--runs", n_runs, *options))
     assert done.returncode == 5, done.stderr
-    assert [row["error_kind"] for row in rows_of(out)] == ["infra-error", "infra-error"]
-    assert "2 trials in a row ended as in an outage" in done.stderr
+    assert [row["error_kind"] for row in rows_of(out)] == ["infra-error"] * n_begun
+    assert len(list((out / "trials").iterdir())) == n_begun
+    assert f"{n_begun} trials in a row ended as in an outage" in done.stderr
     report = " ".join((out / "report.md").read_text().replace("\\", "").split())
-    assert "INCOMPLETE: 5 of 5 planned trials have no counting attempt" in report, "also those that never began"
+    incomplete = f"INCOMPLETE: {n_runs} of {n_runs} planned trials have no counting attempt"
+    assert incomplete in report, "also those that never began"
 
 
 def test_changed_inputs_are_refused_by_name(example: Path, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_a_text_without_end_is_cut_and_what_is_left_out_is_counted(tmp_path: Pat
 def test_of_a_flood_the_two_ends_are_kept_and_the_rest_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """B58."""
     monkeypatch.setattr(transcript, "HEAD_BYTES", 1000)
     monkeypatch.setattr(transcript, "TAIL_BYTES", 200)
     printed = b"".join(b'{"n":%d}\n' % number for number in range(10_000))
