@@ -50,7 +50,7 @@ def _frames(root: Path) -> Iterator[bytes]:
             yield _content_digest(entry.path, identity)
         elif stat.S_ISLNK(status.st_mode):
             yield b"l"
-            yield os.readlink(entry.path)
+            yield os.fsencode(Path(os.fsdecode(entry.path)).readlink())
         else:
             yield b"d" if stat.S_ISDIR(status.st_mode) else b"s"
 

@@ -43,7 +43,7 @@ SAME_IN_AN_ARM: Final = ("arm_digest", "candidate_overlay_digest")
 ENVIRONMENT: Final = "environment_undeclared"
 """What a session saw of its surroundings that no arm asked for, by labels under which all must have seen the same."""
 SETUP_LAYER: Final = "setup_layer_digest"
-"""All arms of a block begin with one set-up; a sweep that was resumed has run it again, and need not have got the same."""
+"""All arms of a block begin with one set-up; a sweep that was resumed ran it again, and need not have got the same."""
 MAY_BE_NULL: Final = ("effort", "candidate_overlay_digest", "toolchain_digests", SETUP_LAYER)
 
 
