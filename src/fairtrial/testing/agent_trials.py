@@ -64,8 +64,8 @@ class AgentHands:
     Attributes:
         agent: Name of the plugin.
         model: A model that the agent takes.
-        shell: The tool that runs a command.
-        command: That tool's argument that takes the command.
+        tool: The tool that runs a command.
+        argument: That tool's argument that takes the command.
         more: What else the tool must be given.
         edit: Calls of its own tools that put `a + b` in the place of `a - b` in /workspace/calc.py; none where its one
             tool is a shell.
@@ -76,8 +76,8 @@ class AgentHands:
 
     agent: str
     model: str
-    shell: str
-    command: str
+    tool: str
+    argument: str
     more: Mapping[str, object] = field(default_factory=dict[str, object])
     edit: Sequence[Call] = ()
     skill: Sequence[Call] = ()
@@ -86,7 +86,7 @@ class AgentHands:
 
     def run(self, command: str) -> Call:
         """The call that runs a command."""
-        return {"tool": self.shell, "input": {self.command: command, **self.more}}
+        return {"tool": self.tool, "input": {self.argument: command, **self.more}}
 
     def end(self, **more: object) -> Turn:
         """The turn that ends a session well."""

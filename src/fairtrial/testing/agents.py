@@ -191,10 +191,10 @@ def _secrets(trials: AgentTrials) -> None:
     _require(trial, not any(PROMPT.encode() in line for line in commands), "the prompt stands in an argv")
     for path in trial.results.rglob("*"):
         data = path.read_bytes() if path.is_file() else b""
-        for value in (*tokens, *(each.encode() for each in planted.values())):
-            _require(trial, value not in data, f"a secret stands in {path.relative_to(trial.results)}")
-    for value in tokens:
-        _require(trial, value not in trial.said, "the session's token was printed")
+        for secret in (*tokens, *(each.encode() for each in planted.values())):
+            _require(trial, secret not in data, f"a secret stands in {path.relative_to(trial.results)}")
+    for token in tokens:
+        _require(trial, token not in trial.said, "the session's token was printed")
 
 
 def _tokens(hands: AgentHands, seen: bytes) -> set[bytes]:

@@ -21,45 +21,45 @@ def call(tool: str, **given: object) -> dict[str, Any]:
 BASH_AGENT: Final = AgentHands(
     agent="bash-agent",
     model="claude-sonnet-4-5",
-    shell="Bash",
-    command="command",
+    tool="Bash",
+    argument="command",
     skill=[call("Skill", skill="suite-skill")],
 )
 CLAUDE_CODE: Final = AgentHands(
     agent="claude-code",
     model="claude-sonnet-4-5",
-    shell="Bash",
-    command="command",
+    tool="Bash",
+    argument="command",
     edit=[call("Read", file_path=CALC), call("Edit", file_path=CALC, **SWAP)],
     skill=[call("Skill", skill="suite-skill")],
 )
 CODEX: Final = AgentHands(
     agent="codex",
     model="gpt-5",
-    shell="exec_command",
-    command="cmd",
+    tool="exec_command",
+    argument="cmd",
     skill=[call("exec_command", cmd="cat /home/agent/.codex/skills/suite-skill/SKILL.md")],
 )
 GEMINI_CLI: Final = AgentHands(
     agent="gemini-cli",
     model="gemini-2.5-pro",
-    shell="run_shell_command",
-    command="command",
+    tool="run_shell_command",
+    argument="command",
     edit=[call("replace", file_path=CALC, instruction="mend", **SWAP)],
     skill=[call("activate_skill", name="suite-skill"), call("read_file", file_path=CALC)],
 )
 MINI_SWE_AGENT: Final = AgentHands(
     agent="mini-swe-agent",
     model="gpt-5",
-    shell="bash",
-    command="command",
+    tool="bash",
+    argument="command",
     last=[call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")],
 )
 OPENCODE: Final = AgentHands(
     agent="opencode",
     model="gpt-5",
-    shell="bash",
-    command="command",
+    tool="bash",
+    argument="command",
     more={"description": "what the script says"},
     edit=[call("read", filePath=CALC), call("apply_patch", patchText=PATCH)],
     skill=[call("skill", name="suite-skill")],
