@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
+from fairtrial.bench.plugin_files import ALL_PARTS, PARTS, capture_plugin, is_exact_version
 from fairtrial.bench.task_file import check_model_name
 from fairtrial.config.document import Document
 from fairtrial.config.names import require_known
@@ -20,7 +21,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.agent import SkillProof, Tool
-from fairtrial.model.bench import Arm, Blob, Budget, Phase, SkillFiles
+from fairtrial.model.bench import Arm, Blob, Budget, Phase, PluginFiles, SkillFiles
 from fairtrial.protocols import Agent
 from fairtrial.workspace.overlay import CANDIDATE_PREFIX
 
@@ -30,6 +31,8 @@ __all__ = [
     "Defaults",
     "FoundArm",
     "PhaseEntry",
+    "PluginEntry",
+    "PluginPlace",
     "arm_digest",
     "arms_named",
     "build_arm",
@@ -37,6 +40,7 @@ __all__ = [
     "fill_prompt",
     "loaded_skills",
     "read_arms",
+    "refuse_unused_plugins",
     "require_provable",
 ]
 
@@ -55,7 +59,7 @@ class PhaseEntry:
     """One session of an arm, as written.
 
     Attributes:
-        prompt: Template: `{task}`, `{skill}` and `{<phase>}` are replaced literally.
+        prompt: Template: `{task}`, `{skill}`, `{plugin}` and `{<phase>}` are replaced literally.
         name: Its name; `work` when left out.
         skill: The skill that must be proven to have run: a key of the arm's `skills`, or a skill of the repository.
         tools: `explore`, `implement`, or a list of kinds of tools; all but the web when left out.
@@ -77,7 +81,7 @@ class PhaseEntry:
             raise ValueError("prompt is blank")
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r:.80} must be letters, digits, '.', '_' or '-'")
-        if self.name in {"task", "skill"}:
+        if self.name in {"task", "skill", "plugin"}:
             raise ValueError(f"name {self.name!r} has a meaning of its own in prompts; choose another")
         if self.timeout_s is not None and self.timeout_s <= 0:
             raise ValueError("timeout_s is more than 0")
@@ -99,6 +103,37 @@ class PhaseEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PluginEntry:
+    """A plugin of the agent, as written.
+
+    Attributes:
+        name: What its manifest calls it.
+        version: Its exact version; left out together with `directory`, `--plugin` says both.
+        directory: Where it is, below the file's directory.
+        skills: Skills that it must have besides those that the phases demand.
+        parts: Its directories that are taken.
+    """
+
+    name: str
+    version: str | None = None
+    directory: str | None = None
+    skills: tuple[str, ...] = ()
+    parts: tuple[str, ...] = PARTS
+
+    def __post_init__(self) -> None:
+        for name in (self.name, *self.skills):
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"name {name!r:.80} must be letters, digits, '.', '_' or '-'")
+        if (self.version is None) != (self.directory is None):
+            raise ValueError("a plugin has both 'version' and 'directory', or neither and is named by --plugin")
+        if self.version is not None and not is_exact_version(self.version):
+            raise ValueError(f"version {self.version!r:.80} is no exact version such as 1.2.3")
+        for part in self.parts:
+            if part not in ALL_PARTS:
+                raise ValueError(f"part {part!r:.40} is none that is taken; valid: {', '.join(ALL_PARTS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmEntry:
     """One arm, as written.
 
@@ -107,6 +142,7 @@ class ArmEntry:
         like: A preset whose phases it takes instead.
         skills: Directories with a SKILL.md by skill name, below the file's directory, to be placed for the agent.
         names: Real names of the skills that a preset calls by others.
+        plugin: A plugin of the agent that it works with; the preset's when left out.
         agent: Agent plugin; the sweep's when left out.
         model: Model; the sweep's when left out.
         effort: How hard the model shall think.
@@ -120,6 +156,7 @@ class ArmEntry:
     like: str | None = None
     skills: Mapping[str, str] = field(default_factory=dict[str, str])
     names: Mapping[str, str] = field(default_factory=dict[str, str])
+    plugin: PluginEntry | None = None
     agent: str | None = None
     model: str | None = None
     effort: str | None = None
@@ -141,6 +178,8 @@ class ArmEntry:
                     raise ValueError(
                         f"the prompt of phase {phase.name!r} names {{{name}}}, which produces no file before"
                     )
+            if "{plugin}" in phase.prompt and self.plugin is None:
+                raise ValueError(f"the prompt of phase {phase.name!r} names {{plugin}}, but the arm has none")
             if "{skill}" in phase.prompt and phase.skill is None:
                 raise ValueError(f"the prompt of phase {phase.name!r} names {{skill}}, but the phase has none")
             if phase.produces is not None:
@@ -164,6 +203,19 @@ class ArmsFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PluginPlace:
+    """Where the operator has a plugin.
+
+    Attributes:
+        version: Its exact version.
+        directory: Its directory.
+    """
+
+    version: str
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
     """What an arm takes from the sweep where it does not say.
 
@@ -172,12 +224,14 @@ class Defaults:
         model: Model.
         effort: How hard the model shall think, or None.
         skills: Directories of skills by the name that presets call them by.
+        plugins: Plugins by name, for arms that do not say themselves where theirs is.
     """
 
     agent: str
     model: str
     effort: str | None = None
     skills: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    plugins: Mapping[str, PluginPlace] = field(default_factory=dict[str, PluginPlace])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +285,8 @@ def _resolve(document: Document, name: str, entry: ArmEntry, presets: Mapping[st
     if entry.like is not None:
         line, column = document.locate(("arms", name, "like"))
         require_known(entry.like, presets, what="preset", where=f"{document.path}:{line}:{column}")
-        entry = replace(entry, like=None, phases=presets[entry.like].phases)
+        preset = presets[entry.like]
+        entry = replace(entry, like=None, phases=preset.phases, plugin=entry.plugin or preset.plugin)
     used = {phase.skill for phase in entry.phases if phase.skill is not None}
     for role in entry.names:
         if role not in used:
@@ -283,8 +338,27 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         budget=entry.budget,
         unnamed_models=entry.unnamed_models,
         include_usage=entry.include_usage,
+        plugin=None if entry.plugin is None else _capture_plugin(found, entry.plugin, phases, defaults, blobs),
     )
     return replace(arm, digest=arm_digest(arm))
+
+
+def _capture_plugin(
+    found: FoundArm, entry: PluginEntry, phases: Sequence[Phase], defaults: Defaults, blobs: BlobStore
+) -> PluginFiles:
+    """Capture an arm's plugin from where its file, or else the operator, says that it is."""
+    place = defaults.plugins.get(entry.name)
+    if entry.version is not None and entry.directory is not None:
+        place = PluginPlace(version=entry.version, directory=found.root / entry.directory)
+    if place is None:
+        raise UsageError(
+            f"arm {found.name!r} needs the plugin {entry.name!r}: say where it is and which version, as in"
+            f" --plugin {entry.name}@1.2.3=DIRECTORY"
+        )
+    placed = found.entry.skills
+    demanded = [phase.skill for phase in phases if phase.skill is not None and phase.skill not in placed]
+    skills = dict.fromkeys((*entry.skills, *demanded))
+    return capture_plugin(entry.name, place.version, place.directory, blobs, skills=tuple(skills), parts=entry.parts)
 
 
 def _names_and_places(found: FoundArm, defaults: Defaults) -> tuple[dict[str, str], dict[str, Path]]:
@@ -342,9 +416,23 @@ def require_provable(arm: Arm, agent: Agent) -> None:
             )
 
 
-def fill_prompt(phase: Phase, *, task: str, artifacts: Mapping[str, str]) -> str:
+def refuse_unused_plugins(arms: Sequence[FoundArm], defaults: Defaults) -> None:
+    """Refuse a plugin that was named for no arm: one that was thought of would be missing from the comparison.
+
+    Raises:
+        UsageError: There is one.
+    """
+    wanted = {
+        arm.entry.plugin.name for arm in arms if arm.entry.plugin is not None and arm.entry.plugin.version is None
+    }
+    if unused := sorted(defaults.plugins.keys() - wanted):
+        raise UsageError(f"--plugin {unused[0]}: no arm of this sweep asks for it; take it out, or name such an arm")
+
+
+def fill_prompt(phase: Phase, *, task: str, artifacts: Mapping[str, str], plugin: PluginFiles | None = None) -> str:
     """Fill a prompt template in one pass: what is put in is never looked at again."""
     values = {"task": task, **artifacts, **({} if phase.skill is None else {"skill": phase.skill})}
+    values |= {} if plugin is None else {"plugin": plugin.name}
     known = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
     return known.sub(lambda match: values[match[0][1:-1]], phase.prompt)
 
