@@ -30,6 +30,7 @@ FORMS: dict[tuple[str, str], type[Any]] = {
     ("task-files.md", "A cheat"): task_file.CheatEntry,
     ("task-files.md", "Limits"): TaskLimits,
     ("arm-files.md", "An arm"): arms.ArmEntry,
+    ("arm-files.md", "A plugin"): arms.PluginEntry,
     ("arm-files.md", "A phase"): arms.PhaseEntry,
     ("script-files.md", "A script"): script.Script,
     ("script-files.md", "An agent"): script.AgentScript,

@@ -22,8 +22,10 @@ from fairtrial.errors import FairtrialError, HostError, IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.client import GatewayGoneError
 from fairtrial.host.files import write_durably
+from fairtrial.model.agent import Tool
 from fairtrial.model.bench import Phase, PluginFiles
 from fairtrial.model.trial import BenchSpec
+from fairtrial.protocols import Agent
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.archive import pack_change
 from fairtrial.workspace.change import Change, Entry, Kind, read_change
@@ -174,7 +176,7 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
         if bench.arm.plugin is not None and session.rows and not listed_offers(session.rows, bench.arm.plugin):
             work.flags.append(f"{phase.name}: plugin was not there")
         if phase.skill is not None:
-            proven = prove_skill(session.rows, phase.skill, agent.agent.skills, marker=order.marker)
+            proven = _prove(agent.agent, session, phase.skill, order.marker)
             if proven and not is_from_plugin(session.rows, phase.skill, bench.arm.plugin):
                 proven = False  # a skill of the same name, from elsewhere
             proofs.append(proven)
@@ -185,6 +187,12 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
             break
     work.skill_invoked = False if False in proofs else None if None in proofs or not proofs else True
     return work
+
+
+def _prove(agent: Agent, session: Session, skill: str, marker: str) -> bool | None:
+    control = agent.tools.get(Tool.SKILL)
+    tools = () if control is None else control.names
+    return prove_skill(session.rows, skill, agent.skills, marker=marker, tools=tools)
 
 
 def _end_of_evidence(session: Session) -> Ended | None:

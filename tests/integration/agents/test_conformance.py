@@ -7,7 +7,7 @@ import pytest
 
 from fairtrial.testing.agents import AGENT_CASES, AgentCase, AgentHands
 
-pytestmark = [pytest.mark.needs("bwrap", "git"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.needs("bwrap", "git"), pytest.mark.timeout(2000)]
 
 CALC: Final = "/workspace/calc.py"
 PATCH: Final = "*** Begin Patch\n*** Update File: calc.py\n@@\n-    return a - b\n+    return a + b\n*** End Patch"
