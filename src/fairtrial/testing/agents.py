@@ -113,7 +113,8 @@ def _an_edit_lands(trials: AgentTrials) -> None:
     _require(trial, row["diff_files"] == 1, f"{row['diff_files']} files were changed, not 1")
     _require_usage(trial, [*usages, *[trials.usage(90)] * hands.n_side_calls])
     _require(trial, row["usage_source"] == "wire", "its usage is not the wire's")
-    for name, expected in (("unmeasured_requests", 0), ("egress_refused", []), ("other_models", []), ("refused", {})):
+    undisturbed: dict[str, object] = {"unmeasured_requests": 0, "egress_refused": [], "other_models": [], "refused": {}}
+    for name, expected in undisturbed.items():
         _require(trial, wire[name] == expected, f"wire.{name} is {wire[name]}, not {expected}")
     _require(trial, row["transcript_missing"] is False, "its transcript is missing")
     if hands.plugin.skills is not SkillProof.NONE:

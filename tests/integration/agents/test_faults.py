@@ -1,4 +1,4 @@
-"""What a provider may do to Claude Code, and the ending that each has: void only where the wire shows a cause outside."""
+"""What a provider may do to Claude Code, and how that ends: void only where the wire shows a cause outside."""
 
 from collections.abc import Callable
 from typing import Any, Final
