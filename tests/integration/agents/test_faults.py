@@ -27,6 +27,8 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "silent": ({"kind": "stall"}, "agent-timeout"),
 }
 SILENCE_S: Final = 40.0
+LONG: Final = "Never. " * 500
+"""Longer than what comes of a reply that is cut off, whether it is streamed or not."""
 
 
 def prompt_of(fault: str) -> str:
@@ -41,7 +43,7 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[str, Row]:
         {
             "name": name,
             "match": {"prompt_contains": prompt_of(name)},
-            "turns": [work, {"text": "Never.", "usage": usage(2), "fault": {**fault, "times": 0}}],
+            "turns": [work, {"text": LONG, "usage": usage(2), "fault": {**fault, "times": 0}}],
         }
         for name, (fault, _) in FAULTS.items()
     ]
@@ -69,5 +71,4 @@ def test_what_was_used_before_is_counted_and_tries_are_told_apart(
     row = rows[fault]
     assert row["input_tokens"] == usage(1)["uncached_input"]
     assert row["output_tokens"] == usage(1)["output"]
-    # It tries again three times, but for what another try cannot mend.
-    assert row["wire"]["failed_requests"] == (1 if fault == "refused" else 4)
+    assert row["wire"]["failed_requests"] == row["wire"]["requests"] - 1 > 0
