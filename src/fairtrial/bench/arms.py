@@ -12,8 +12,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final, Literal, cast
 
+from fairtrial.bench.arm_plugin import PluginEntry, PluginPlace, capture_arm_plugin
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
-from fairtrial.bench.plugin_files import ALL_PARTS, PARTS, capture_plugin, is_exact_version
 from fairtrial.bench.task_file import check_model_name
 from fairtrial.config.document import Document
 from fairtrial.config.names import require_known
@@ -31,8 +31,6 @@ __all__ = [
     "Defaults",
     "FoundArm",
     "PhaseEntry",
-    "PluginEntry",
-    "PluginPlace",
     "arm_digest",
     "arms_named",
     "build_arm",
@@ -40,7 +38,6 @@ __all__ = [
     "fill_prompt",
     "loaded_skills",
     "read_arms",
-    "refuse_unused_plugins",
     "require_provable",
 ]
 
@@ -100,37 +97,6 @@ class PhaseEntry:
         else:
             granted = frozenset(map(_tool, self.tools))
         return granted - frozenset(map(_tool, self.deny))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginEntry:
-    """A plugin of the agent, as written.
-
-    Attributes:
-        name: What its manifest calls it.
-        version: Its exact version; left out together with `directory`, `--plugin` says both.
-        directory: Where it is, below the file's directory.
-        skills: Skills that it must have besides those that the phases demand.
-        parts: Its directories that are taken.
-    """
-
-    name: str
-    version: str | None = None
-    directory: str | None = None
-    skills: tuple[str, ...] = ()
-    parts: tuple[str, ...] = PARTS
-
-    def __post_init__(self) -> None:
-        for name in (self.name, *self.skills):
-            if not _NAME.fullmatch(name):
-                raise ValueError(f"name {name!r:.80} must be letters, digits, '.', '_' or '-'")
-        if (self.version is None) != (self.directory is None):
-            raise ValueError("a plugin has both 'version' and 'directory', or neither and is named by --plugin")
-        if self.version is not None and not is_exact_version(self.version):
-            raise ValueError(f"version {self.version!r:.80} is no exact version such as 1.2.3")
-        for part in self.parts:
-            if part not in ALL_PARTS:
-                raise ValueError(f"part {part!r:.40} is none that is taken; valid: {', '.join(ALL_PARTS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,19 +166,6 @@ class ArmsFile:
     """
 
     arms: dict[str, ArmEntry]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginPlace:
-    """Where the operator has a plugin.
-
-    Attributes:
-        version: Its exact version.
-        directory: Its directory.
-    """
-
-    version: str
-    directory: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,19 +299,9 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
 def _capture_plugin(
     found: FoundArm, entry: PluginEntry, phases: Sequence[Phase], defaults: Defaults, blobs: BlobStore
 ) -> PluginFiles:
-    """Capture an arm's plugin from where its file, or else the operator, says that it is."""
-    place = defaults.plugins.get(entry.name)
-    if entry.version is not None and entry.directory is not None:
-        place = PluginPlace(version=entry.version, directory=found.root / entry.directory)
-    if place is None:
-        raise UsageError(
-            f"arm {found.name!r} needs the plugin {entry.name!r}: say where it is and which version, as in"
-            f" --plugin {entry.name}@1.2.3=DIRECTORY"
-        )
     placed = found.entry.skills
     demanded = [phase.skill for phase in phases if phase.skill is not None and phase.skill not in placed]
-    skills = dict.fromkeys((*entry.skills, *demanded))
-    return capture_plugin(entry.name, place.version, place.directory, blobs, skills=tuple(skills), parts=entry.parts)
+    return capture_arm_plugin(found.name, entry, found.root, demanded, defaults.plugins, blobs)
 
 
 def _names_and_places(found: FoundArm, defaults: Defaults) -> tuple[dict[str, str], dict[str, Path]]:
@@ -414,19 +357,6 @@ def require_provable(arm: Arm, agent: Agent) -> None:
                 f"arm {arm.name!r}: phase {phase.name!r} must prove skill {phase.skill!r}, and agent {arm.agent!r}"
                 " knows no skills; choose another agent or an arm without skills"
             )
-
-
-def refuse_unused_plugins(arms: Sequence[FoundArm], defaults: Defaults) -> None:
-    """Refuse a plugin that was named for no arm: one that was thought of would be missing from the comparison.
-
-    Raises:
-        UsageError: There is one.
-    """
-    wanted = {
-        arm.entry.plugin.name for arm in arms if arm.entry.plugin is not None and arm.entry.plugin.version is None
-    }
-    if unused := sorted(defaults.plugins.keys() - wanted):
-        raise UsageError(f"--plugin {unused[0]}: no arm of this sweep asks for it; take it out, or name such an arm")
 
 
 def fill_prompt(phase: Phase, *, task: str, artifacts: Mapping[str, str], plugin: PluginFiles | None = None) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from fairtrial.bench.arm_plugin import refuse_unused_plugins
 from fairtrial.bench.arms import (
     Defaults,
     FoundArm,
@@ -16,7 +17,6 @@ from fairtrial.bench.arms import (
     arms_named,
     build_arm,
     loaded_skills,
-    refuse_unused_plugins,
 )
 from fairtrial.bench.blobs import BlobStore, framed_digest
 from fairtrial.model.bench import Arm, Blob, SkillFiles
@@ -50,7 +50,7 @@ def build_arms(
     candidates = require_pairs(names, candidate.overlay if candidate else None, loaded)
     incumbents = [name for name in names if name not in candidates]
     named = arms_named(incumbents, found)
-    refuse_unused_plugins(named, defaults)
+    refuse_unused_plugins((each.entry.plugin for each in named), defaults.plugins)
     built = [build_arm(each, defaults, blobs) for each in named]
     if candidate is None:
         return tuple(built)

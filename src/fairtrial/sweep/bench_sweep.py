@@ -12,7 +12,8 @@ from typing import Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial import __version__
-from fairtrial.bench.arms import Defaults, PluginPlace, loaded_skills, read_arms, require_provable
+from fairtrial.bench.arm_plugin import PluginPlace
+from fairtrial.bench.arms import Defaults, loaded_skills, read_arms, require_provable
 from fairtrial.bench.blobs import BlobStore, read_stable
 from fairtrial.bench.candidate import Candidate, build_arms
 from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import

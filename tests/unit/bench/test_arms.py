@@ -6,14 +6,13 @@ import pytest
 
 from fairtrial.agents.bash_agent import BashAgent
 from fairtrial.agents.nop import Nop
+from fairtrial.bench.arm_plugin import PluginPlace, refuse_unused_plugins
 from fairtrial.bench.arms import (
     Defaults,
-    PluginPlace,
     arms_named,
     build_arm,
     fill_prompt,
     read_arms,
-    refuse_unused_plugins,
     require_provable,
 )
 from fairtrial.bench.blobs import BlobStore
@@ -161,7 +160,7 @@ def with_plugin(blobs: BlobStore, arm: str, text: Path | None, places: dict[str,
     named = {name: PluginPlace(version="0.3.1", directory=directory) for name, directory in places.items()}
     (found,) = arms_named([arm], read_arms(text))
     defaults = Defaults(agent="claude-code", model=MODEL, plugins=named)
-    refuse_unused_plugins([found], defaults)
+    refuse_unused_plugins([found.entry.plugin], defaults.plugins)
     return build_arm(found, defaults, blobs)
 
 
