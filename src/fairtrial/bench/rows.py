@@ -74,7 +74,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "sandbox_dependency_manifest_digest": manifest_digest(task.dependencies),
         "sanitized_graph_snapshot_digest": None,
         "sanitized_graph_manifest_digest": None,
-        "plugin": None if arm.plugin is None else plugin_fields(arm.plugin),
+        "plugin": None if arm.plugin is None else _plugin_fields(arm.plugin),
         "ce_plugin_version": None if ce_plugin is None else ce_plugin.version,
         "ce_plugin_manifest_digest": None if ce_plugin is None else ce_plugin.manifest_digest,
         "skill_digest": next(iter(placed.values())) if len(placed) == 1 else None,
@@ -83,7 +83,7 @@ def identity_of(spec: BenchSpec) -> Row:
     }
 
 
-def plugin_fields(plugin: PluginFiles) -> Row:
+def _plugin_fields(plugin: PluginFiles) -> Row:
     """Where a plugin comes from, as records tell it."""
     return {
         "name": plugin.name,

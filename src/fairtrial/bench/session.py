@@ -26,7 +26,7 @@ from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.layers import Layer
 
-__all__ = ["Session", "SessionOrder", "run_session"]
+__all__ = ["RELAY", "Session", "SessionOrder", "run_session"]
 
 PORT: Final = int(ENDPOINT.rpartition(":")[2])
 RELAY: Final = "/opt/relay.py"
