@@ -44,10 +44,12 @@ class GatewaySettings:
     Attributes:
         directory: Absolute path of the directory that it makes for its sockets, and removes; at most 80 bytes.
         upstreams: Providers; none for scripts and recordings alone.
+        probe_s: Seconds after which a probe of a provider that is down counts as one more failure.
     """
 
     directory: str
     upstreams: tuple[UpstreamSettings, ...] = ()
+    probe_s: float = 15.0
 
 
 @cache
