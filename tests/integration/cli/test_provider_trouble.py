@@ -97,7 +97,7 @@ def test_a_probe_that_hangs_is_given_up_and_the_sweep_goes_on_with_the_next(
     def answer(method: str, body: Json) -> Answer:
         if method == "GET" and next(n_probes) == 0:
             never.wait()
-        return mended(body) if stand_in.n_seen("GET") else DOWN if method == "POST" else mended(None)
+        return mended(body) if stand_in.n_seen("GET") or method == "GET" else (500, {}, ERROR)
 
     stand_in.answer = answer
     done = sweep.run("--runs", 2, URL, stand_in.url)
