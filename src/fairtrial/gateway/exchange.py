@@ -25,6 +25,7 @@ __all__ = ["Exchange"]
 
 _MAX_ERROR_BYTES: Final = 1 << 20
 _MAX_INPUT_CHARACTERS: Final = 2000
+_MAX_NAME_CHARACTERS: Final = 500
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: an answer
@@ -215,12 +216,13 @@ class Exchange:
         outline = None if is_read else outline
         body = read_body(spool.read_all() if outline is None else outline.data, max_bytes=MAX_BODY_BYTES)
         call = dialect.read_request(route, self._headers, body)
-        row.requested_model, row.stream, row.digest = call.requested_model, call.stream, call.digest
-        row.session_claim, row.agent_claim, row.parent_claim = call.session_claim, call.agent_claim, call.parent_claim
+        row.requested_model, row.stream, row.digest = _short(call.requested_model), call.stream, call.digest
+        row.session_claim, row.agent_claim = _short(call.session_claim), _short(call.agent_claim)
+        row.parent_claim = _short(call.parent_claim)
         row.tool_results = tuple(
             SeenResult(
-                call_id=each.call_id,
-                name=each.name,
+                call_id=_short(each.call_id),
+                name=_short(each.name),
                 is_error=each.is_error,
                 n_characters=len(each.text) if outline is None else outline.n_characters(each.text),
             )
@@ -391,6 +393,11 @@ class Exchange:
         if is_call and (row.usage is None or row.usage.is_lower_bound):
             problem = decoder.problem or reading.problem
             row.usage_problem = problem or ("the reply did not say" if row.usage is None else "the reply broke off")
+
+
+def _short(name: str | None) -> str | None:
+    """A name that a client made up, as a row holds it: it stands there with every request."""
+    return None if name is None else name[:_MAX_NAME_CHARACTERS]
 
 
 def _kind_of(status: int) -> ErrorKind:

@@ -59,6 +59,7 @@ class Gateway:
         self.redactor = Redactor(key for key in keys.values() if key)
         self._directory = Path(settings.directory)
         self._probe_s = settings.probe_s
+        self._max_refused = settings.max_refused
         self._is_made = False
         self._pacer = Pacer()
         self._providers = {
@@ -119,6 +120,7 @@ class Gateway:
                 pacer=self._pacer,
                 redactor=self.redactor,
                 spool_directory=self._spool,
+                max_refused=self._max_refused,
             )
             trial = Trial(state)
             opened = await trial.listen(self._directory)
