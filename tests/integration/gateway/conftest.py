@@ -164,12 +164,12 @@ def stream(n_events: int = len(STREAM), *, then: Callable[[Handler], object] | N
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost", timeout=200)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(30)
+        self.sock.settimeout(200)
         self.sock.connect(self._path)
 
 
