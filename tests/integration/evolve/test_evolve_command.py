@@ -300,7 +300,7 @@ def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyon
 
 def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world: World, tmp_path: Path) -> None:
     out = tmp_path / "e"
-    # A pass is killed when it has come so far. Not in a trial of the final gate: a void counts as a failure there too.
+    # A pass is killed when it has come so far. Not in a trial of the final gate: that is the next test.
     milestones = [
         "generations/0/proposal/results/trials/*/1/intent.json",
         "generations/0/candidate",
@@ -320,6 +320,39 @@ def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world
         counting = [row["key"] for row in rows if row["error_kind"] is None]
         assert sorted(counting) == sorted(set(counting))
         assert len(counting) == 2
+
+
+def test_a_kill_inside_a_trial_of_the_final_gate_costs_a_good_candidate_nothing_but_another_use(
+    world: World, tmp_path: Path
+) -> None:
+    out, first = tmp_path / "e", tmp_path / "first" / SKILL
+    first.parent.mkdir(parents=True)
+    first.write_bytes(world.skill.read_bytes() + f"{BRIEF}\n".encode())
+    confirm = out / "generations/0/confirm"
+
+    def in_a_trial_of_the_candidate(confirm: Path) -> bool:
+        begun = (json.loads(path.read_text())["key"] for path in confirm.glob("trials/*/1/intent.json"))
+        return any("candidate_direct" in key for key in begun) and any(confirm.glob("trials/*/1/wire-*.jsonl"))
+
+    command: list[object] = world.evolve(out, world.script(USELESS), "--initial-overlay", tmp_path / "first")
+    kill_at(lambda: in_a_trial_of_the_candidate(confirm), command)
+    # The same happens to the second measurement, and to none after that.
+    kill_at(lambda: in_a_trial_of_the_candidate(confirm.with_name("confirm-1")), ["resume", out, "--json"])
+    value = printed(fairtrial("resume", out, "--json"), 0)
+    assert value["ended"] == "promoted"
+    assert steps_of(value) == [(0, "propose", "proposed"), (0, "measure", "promotable"), (0, "confirm", "promotable")]
+    assert value["promoted"] == "generations/0/confirm-2"
+    assert value["steps"][2]["holdout_uses"] == {"amounts": 3}
+    uses = [json.loads(line) for line in (world.root / "tasks.holdout.jsonl").read_text().splitlines()]
+    assert [use["repeat"] for use in uses] == [0, 1, 2]
+    for name, kinds in (("confirm", ["interrupted"]), ("confirm-1", ["interrupted"]), ("confirm-2", [])):
+        rows = [json.loads(line) for line in (confirm.with_name(name) / "results.jsonl").read_text().splitlines()]
+        assert [row["error_kind"] for row in rows if row["error_kind"]] == kinds
+        decided = json.loads((confirm.with_name(name) / "promotion.json").read_text())
+        assert decided["promotable"] is (not kinds)
+        assert fairtrial("audit", confirm.with_name(name)).returncode == 0
+    done = fairtrial("apply", out / value["promoted"], "--project", world.project, "--rehearsal", "--check")
+    assert done.returncode == 0, done.stderr
 
 
 def kill_at(reached: Callable[[], bool], command: Sequence[object]) -> None:
