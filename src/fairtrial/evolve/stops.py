@@ -5,7 +5,6 @@ the measurement, and wrong about the candidate: so it is measured once more, and
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from fairtrial.evidence.endings import EndingKind, is_void, kind_of
 from fairtrial.evidence.gate import Outcome
