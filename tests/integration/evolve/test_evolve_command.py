@@ -322,6 +322,36 @@ def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world
         assert len(counting) == 2
 
 
+@pytest.mark.needs("claude")
+def test_a_real_command_line_proposes_and_finds_nothing_that_it_is_judged_by(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    # The patterns match the names of oracles, cheats and the task file, without being them: what is found stands in
+    # the transcript as it is, and what was looked for does not.
+    look = (
+        "find / -xdev \\( -name 'test_amo[u]nts*' -o -name 'test_lin[e]ar*' -o -name '*-forges-the-libr[a]ry*'"
+        " -o -name 'tasks.y[a]ml' -o -name '*.hold[o]ut.jsonl' -o -name 'given.s[h]' \\) 2>/dev/null; env | sort;"
+    )
+    script = world.script(proposer(0, look + write(BRIEF)))
+    value = printed(fairtrial(*world.evolve(out, script, "--proposer-agent", "claude-code")), 0)
+    assert value["ended"] == "promoted"
+    assert steps_of(value) == [(0, "propose", "proposed"), (0, "measure", "promotable"), (0, "confirm", "promotable")]
+    (row,) = (
+        json.loads(line) for line in (out / "generations/0/proposal/results/results.jsonl").read_text().splitlines()
+    )
+    assert (row["agent"], row["resolved"], row["sandboxed"]) == ("claude-code", True, True)
+    assert row["wire"]["requests"] == 2
+    (listing,) = out.glob("generations/0/proposal/results/trials/*/1/transcript-propose.jsonl")
+    said = listing.read_text()
+    assert "./evidence/evidence.json" in said
+    assert "FAIRTRIAL_DEADLINE" in said
+    for hidden in ("test_amounts", "test_linear", "forges-the-library", "tasks.yaml", "holdout.jsonl", "given.sh"):
+        assert hidden not in said
+    for word in ("FAIRTRIAL_ORACLE_ROOT", "amounts", "tally/"):
+        assert word not in said
+    binding = json.loads((out / "generations/0/confirm/promotion.json").read_text())["binding"]
+    assert (binding["candidate_origin"], binding["proposer_model"]) == ("model-proposer", MODEL)
+
+
 def test_a_kill_inside_a_trial_of_the_final_gate_costs_a_good_candidate_nothing_but_another_use(
     world: World, tmp_path: Path
 ) -> None:
@@ -360,7 +390,7 @@ def kill_at(reached: Callable[[], bool], command: Sequence[object]) -> None:
     argv = [sys.executable, "-m", "fairtrial", "-q", *map(str, command)]
     running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline_s = time.monotonic() + 200
+        deadline_s = time.monotonic() + 500
         while running.poll() is None and not reached():
             assert time.monotonic() < deadline_s
             time.sleep(0.005)
