@@ -17,6 +17,7 @@ import pytest
 from fairtrial.errors import UsageError
 from fairtrial.evolve.bound import DriftError, bind_evolution, require_unchanged
 from fairtrial.evolve.values import EvolveOptions
+from fairtrial.host.files import remove_tree
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
 from fairtrial.workspace.skill_layout import read_layout
 
@@ -282,6 +283,50 @@ def test_a_proposal_that_is_no_candidate_ends_it_with_1_before_anything_is_measu
     evidence = tmp_path / "e/generations/0/proposal/repository/evidence"
     assert json.loads((evidence / "evidence.json").read_text())["rows"] == []
     assert not (evidence / "transcripts").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "least_usd"), [(("--proposer-budget-usd", 0.0001), 0.0001), (("--budget-usd", 0.0002), 0.0002)]
+)
+def test_a_proposal_cannot_cost_more_than_it_may_and_is_run_as_asked(
+    world: World, tmp_path: Path, more: tuple[object, ...], least_usd: float
+) -> None:
+    out, scratch = tmp_path / "e", tmp_path / "scratch"
+    scratch.mkdir()
+    how = ("--engine", "local", "--record", "--keep-workspaces", "--scratch", scratch, "--provider-wait", 1)
+    value = printed(fairtrial(*world.evolve(out, world.script(USELESS), *more, *how)), 1)
+    assert (value["ended"], steps_of(value)) == ("refused", [(0, "propose", "refused")])
+    assert value["detail"].startswith("the proposer failed: budget-exhausted")
+    arms = json.loads((out / "generations/0/proposal/arms.yaml").read_text())
+    assert arms["arms"]["proposer"]["budget"] == {"cost_usd": least_usd}
+    (row,) = map(json.loads, (out / "generations/0/proposal/results/results.jsonl").read_text().splitlines())
+    assert row["wire"]["requests"] == 1
+    options = json.loads((out / "evolve.json").read_text())["bound"]["options"]["bench"]
+    assert (options["engine"], options["record"]) == ("local", True)
+    assert any(out.glob("generations/0/proposal/results/trials/*/1/script-propose.yaml"))
+    assert any(scratch.iterdir())
+    remove_tree(scratch)
+
+
+def test_a_dry_run_says_what_would_be_done_and_makes_nothing(world: World, tmp_path: Path) -> None:
+    words = world.evolve(tmp_path / "e", world.script(USELESS), "--generations", 4, "--runs", 3, "--dry-run")
+    done = fairtrial(*words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "schema": "evolve-plan/1",
+        "generations": 4,
+        "learning_tasks": ["linear"],
+        "holdout_tasks": ["amounts"],
+        "skills": {"direct": ["tally-work"]},
+        "measure_trials": 6,
+        "confirm_trials": 6,
+    }
+    words.remove("--json")
+    said = fairtrial(*words).stdout
+    assert "measure: 6 trials at most, on linear" in said
+    assert "confirm: 6 trials at most, on amounts" in said
+    assert not (tmp_path / "e").exists()
+    assert not (world.root / "tasks.holdout.jsonl").exists()
 
 
 def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyond_it(
