@@ -9,14 +9,14 @@ from typing import cast
 from fairtrial.bench.blobs import read_stable
 from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.evidence.bench import broken_incumbents
-from fairtrial.evidence.endings import is_void
+from fairtrial.evidence.endings import EndingKind, is_void
 from fairtrial.evidence.gate import Outcome
 from fairtrial.evolve.bound import Bound, require_unchanged
 from fairtrial.evolve.evidence import evidence_document, gate_lines
 from fairtrial.evolve.holdout import USE_SCHEMA, HoldoutUse, note_use
 from fairtrial.evolve.learnings import read_learnings
 from fairtrial.evolve.material import SkillBase, read_evidence_rows, read_transcripts
-from fairtrial.evolve.next_step import Bounds, Used
+from fairtrial.evolve.next_step import Bounds, Used, over_bounds
 from fairtrial.evolve.proposal import (
     Given,
     InvalidProposalError,
@@ -138,6 +138,10 @@ class Work:
         if isinstance(finished, Ending):
             return finished
         (row,) = _counting_rows(finished.results)
+        if row.get("error_kind") == EndingKind.BUDGET_EXHAUSTED:
+            ending = over_bounds(self.bounds, self.used())
+            if ending is not None:
+                return ending  # it was the evolution's budget, and not the proposal's own
         outcome = self._judge_proposal(here, step, before, base, finished.results, row)
         return replace(outcome, results=self._below(finished.results), seal=finished.seal)
 

@@ -286,19 +286,23 @@ def test_a_proposal_that_is_no_candidate_ends_it_with_1_before_anything_is_measu
 
 
 @pytest.mark.parametrize(
-    ("more", "least_usd"), [(("--proposer-budget-usd", 0.0001), 0.0001), (("--budget-usd", 0.0002), 0.0002)]
+    ("option", "code", "ended", "steps"),
+    [
+        ("--proposer-budget-usd", 1, "refused", [(0, "propose", "refused")]),
+        ("--budget-usd", 5, "budget", []),
+    ],
 )
 def test_a_proposal_cannot_cost_more_than_it_may_and_is_run_as_asked(
-    world: World, tmp_path: Path, more: tuple[object, ...], least_usd: float
+    world: World, tmp_path: Path, option: str, code: int, ended: str, steps: Sequence[tuple[int, str, str]]
 ) -> None:
-    out, scratch = tmp_path / "e", tmp_path / "scratch"
+    out, scratch = tmp_path / "e", tmp_path / "s"
     scratch.mkdir()
     how = ("--engine", "local", "--record", "--keep-workspaces", "--scratch", scratch, "--provider-wait", 1)
-    value = printed(fairtrial(*world.evolve(out, world.script(USELESS), *more, *how)), 1)
-    assert (value["ended"], steps_of(value)) == ("refused", [(0, "propose", "refused")])
-    assert value["detail"].startswith("the proposer failed: budget-exhausted")
+    value = printed(fairtrial(*world.evolve(out, world.script(USELESS), option, 0.0001, *how)), code)
+    assert (value["ended"], steps_of(value)) == (ended, steps)
+    assert code == 5 or value["detail"].startswith("the proposer failed: budget-exhausted")
     arms = json.loads((out / "generations/0/proposal/arms.yaml").read_text())
-    assert arms["arms"]["proposer"]["budget"] == {"cost_usd": least_usd}
+    assert arms["arms"]["proposer"]["budget"] == {"cost_usd": 0.0001}
     (row,) = map(json.loads, (out / "generations/0/proposal/results/results.jsonl").read_text().splitlines())
     assert row["wire"]["requests"] == 1
     options = json.loads((out / "evolve.json").read_text())["bound"]["options"]["bench"]
