@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -295,8 +296,8 @@ def test_a_proposal_that_is_no_candidate_ends_it_with_1_before_anything_is_measu
 def test_a_proposal_cannot_cost_more_than_it_may_and_is_run_as_asked(
     world: World, tmp_path: Path, option: str, code: int, ended: str, steps: Sequence[tuple[int, str, str]]
 ) -> None:
-    out, scratch = tmp_path / "e", tmp_path / "s"
-    scratch.mkdir()
+    out, scratch = tmp_path / "e", Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
+    scratch.chmod(0o711)
     how = ("--engine", "local", "--record", "--keep-workspaces", "--scratch", scratch, "--provider-wait", 1)
     value = printed(fairtrial(*world.evolve(out, world.script(USELESS), option, 0.0001, *how)), code)
     assert (value["ended"], steps_of(value)) == (ended, steps)
