@@ -196,6 +196,19 @@ def test_what_no_overlay_causes_is_refused_when_it_is_done_to_the_rows(
     assert any(words in reason for reason in said["reasons"])
 
 
+def test_a_superseded_void_of_the_candidate_is_a_failed_run_of_it(
+    measured: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def second(row: Row) -> Row:
+        return row | {"attempt": 2} if row["arm"] == PAIR[1] else row
+
+    void = {"error_kind": "session-error", "resolved": False, "cost_usd": None}
+    lost = [row | void for row in measured if row["arm"] == PAIR[1]]
+    said = ask(rewritten([*lost, *map(second, measured)], tmp_path, dict), capsys, "--model", MODEL, "--rehearsal")
+    assert (said["decision"], said["as_failures"]["decision"]) == (PROMOTE, KEEP)
+    assert "the candidate resolved 1 of 2, the incumbent 1 of 1" in said["as_failures"]["reasons"][0]
+
+
 UNUSABLE: Final = {
     ReasonKind.UNSEALED: of_both(),
     ReasonKind.NO_ROWS: of_both(error_kind="infra-error", resolved=False),
