@@ -8,7 +8,9 @@ from typing import Final, TypeVar
 import click
 from typing_extensions import override
 
+from fairtrial.bench.plugin_files import is_exact_version
 from fairtrial.errors import UsageError
+from fairtrial.sweep.bench_plan import PluginOptions
 
 __all__ = [
     "DEFAULT_SEED",
@@ -18,6 +20,7 @@ __all__ = [
     "pass_options",
     "path_option",
     "plan_options",
+    "plugin_places",
     "require_digest",
     "session_options",
     "skill_directories",
@@ -51,12 +54,19 @@ def path_option(name: str, text: str, *, required: bool = False) -> Callable[[F]
 
 
 def treatment_options(command: F) -> F:
-    """What is measured: skills, runs, model and agent; of `bench` and `evolve`."""
+    """What is measured: skills, plugins, runs, model and agent; of `bench` and `evolve`."""
     return _with(
         command,
         path_option("--arms-file", "YAML file with arms of your own."),
         click.option(
             "--skill", "skills", multiple=True, metavar="ROLE=DIR", help="Directory of a skill that an arm calls ROLE."
+        ),
+        click.option(
+            "--plugin",
+            "plugins",
+            multiple=True,
+            metavar="NAME@VERSION=DIR",
+            help="Directory of a plugin that an arm works with.",
         ),
         click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell."),
         click.option("--model", required=True, help="The model, by a name that always means the same."),
@@ -192,4 +202,25 @@ def skill_directories(given: tuple[str, ...]) -> dict[str, str]:
         if role in found:
             raise UsageError(f"--skill: {role!r} is given twice; give it once")
         found[role] = str(Path(directory).absolute())
+    return found
+
+
+def plugin_places(given: tuple[str, ...]) -> dict[str, PluginOptions]:
+    """`--plugin NAME@VERSION=DIR`, by name.
+
+    Raises:
+        UsageError: One has another form, or no exact version.
+    """
+    found: dict[str, PluginOptions] = {}
+    for each in given:
+        named, equals, directory = each.partition("=")
+        name, at, version = named.rpartition("@")
+        if not equals or not at or not name or not directory or not is_exact_version(version):
+            raise UsageError(
+                f"--plugin: {each!r} is not NAME@VERSION=DIRECTORY with an exact version, as in"
+                " compound-engineering@1.2.3=plugins/compound-engineering"
+            )
+        if name in found:
+            raise UsageError(f"--plugin: {name!r} is given twice; give it once")
+        found[name] = PluginOptions(version=version, directory=str(Path(directory).absolute()))
     return found

@@ -5,7 +5,7 @@ draws are a pure function of the seed: whoever has the rows gets the same figure
 
 They are made twice, because few runs show too little of their spread: once of the runs as they are, and once with each
 run's metric moved to a deviation that is drawn from all tasks and corrected for their number of runs. What is told is
-the larger share; see decision 0013.
+the larger share; see decision 0014.
 """
 
 import hashlib

@@ -188,6 +188,7 @@ def proposer_options(here: GenerationFiles, options: EvolveOptions) -> BenchOpti
         arms=(ARM,),
         arms_file=str(here.proposal.absolute() / "arms.yaml"),
         skills={},
+        plugins={},
         runs=1,
         model=options.proposer_model,
         agent=options.proposer_agent,
