@@ -33,7 +33,7 @@ class HoldoutUse:
         evolution: The evolution, and
         generation: the generation whose candidate it judged.
         candidate_overlay_digest: That candidate.
-        repeat: How often it asked them before, in vain: see decision 0014.
+        repeat: How often it asked them before, in vain: see decision 0015.
         tasks: Digest of the oracle of each holdout task that it used, by the task's id.
     """
 

@@ -1,7 +1,7 @@
 """Whether a candidate lost its measurement by nothing but stops of the harness in its trials.
 
 Such a void counts as a failed run, because whoever watches a sweep can stop it when it goes badly. That is right about
-the measurement, and wrong about the candidate: so it is measured once more, and must win both times; see decision 0014.
+the measurement, and wrong about the candidate: so it is measured once more, and must win both times; see decision 0015.
 """
 
 from collections.abc import Mapping
