@@ -54,7 +54,7 @@ class GenerationFiles:
           proposal.md                                what the proposer says of it
           measure/                                   results directory on the learning tasks
           confirm/                                   results directory on the holdout tasks
-          measure-1/ confirm-1/ …                  the same once more, after stops in its trials: see decision 0015
+          measure-1/ confirm-1/ …                    the same once more, after stops in its trials: see decision 0015
 
     Attributes:
         root: The generation's directory.
