@@ -11,6 +11,7 @@ from typing import Final
 
 from fairtrial.evidence.bench import MEDIAN_FIELDS, Aggregates, ArmAggregate, CountedRun
 from fairtrial.evidence.gate import GatePolicy, Outcome, decide
+from fairtrial.evidence.reviews import aggregate_reviews
 from fairtrial.stats.summary import median
 
 __all__ = ["MIN_RESAMPLES", "FalsePromotion", "estimate_false_promotion"]
@@ -120,4 +121,5 @@ def _aggregate(drawn: Iterator[CountedRun]) -> ArmAggregate:
         task_class=None,
         error_kinds=kinds,
         spent={},
+        review=aggregate_reviews(run.review for run in runs),
     )
