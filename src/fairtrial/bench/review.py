@@ -6,11 +6,11 @@ where a writer that goes by way of a temporary file can work too. Nothing of a r
 
 import json
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice, product
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.node import Node
@@ -34,6 +34,7 @@ from fairtrial.judging.review import (
 from fairtrial.judging.review_score import ReviewScore, score_review
 from fairtrial.model.bench import Arm, Blob, Cheat, Task
 from fairtrial.model.sandbox import Access, Bind
+from fairtrial.store.redact import Redactor
 from fairtrial.workspace.change import open_up
 from fairtrial.workspace.layers import Base, Layer, Room, choose_storage, open_layer
 from fairtrial.workspace.tree import Tree, TreeLimitError
@@ -53,6 +54,7 @@ __all__ = [
     "reference_script",
     "require_labels",
     "require_same_kind",
+    "review_changes",
     "review_cheats",
     "review_fields",
 ]
@@ -157,6 +159,8 @@ def review_fields(judged: JudgedReview, left: Left) -> Row:
     score = asdict(judged.score)
     score["matched_findings"] = [finding for finding, _ in score.pop("matches")]  # labels stay hidden, ids and all
     score["problem"] = None if judged.problem is None else str(judged.problem)
+    written = left.review or b""
+    score["stored_whole"] = Redactor().redact(written) == written
     valid = judged.problem is None and left.problem is None
     passed = valid and judged.score.is_perfect
     return {
@@ -165,6 +169,17 @@ def review_fields(judged: JudgedReview, left: Left) -> Row:
         "oracle_passed": passed,
         "oracle_output": "passed" if passed else "failed",
     }
+
+
+def review_changes(recorded: Mapping[str, object], again: JudgedReview) -> tuple[str, ...]:
+    """One sentence for each thing that is said differently of the same review now; pure."""
+    now = review_fields(again, Left(review=None, prose=None, problem=None))["review"]
+    scored = cast("Row", now)
+    if recorded.get("stored_whole") is not True:
+        return ("it cannot be scored again: what looked like secrets was taken out of it",)
+    return tuple(
+        f"{name} was {recorded.get(name)}, is {value}" for name, value in scored.items() if recorded.get(name) != value
+    )
 
 
 def require_labels(content: bytes) -> tuple[Label, ...]:
