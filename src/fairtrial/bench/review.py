@@ -212,7 +212,7 @@ def review_cheats(labels: Sequence[Label], blobs: BlobStore) -> tuple[Cheat, ...
     On a clean control the empty review is the right one, so it is tried only where there are labels.
     """
     places = sorted({label.path for label in labels}) or ["README.md"]
-    everything = [
+    everything: list[Row] = [
         {
             "id": f"f{number}",
             "severity": str(severity),

@@ -127,7 +127,7 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
     try:
         cheats = tuple(_capture_cheat(root, cheat, blobs) for cheat in entry.cheats)
         if entry.oracle.runner == REVIEW_RUNNER:
-            cheats += review_cheats(require_labels(blobs.read(oracle.files[0].blob)), blobs)
+            cheats = _with_review_cheats(cheats, oracle, blobs)
     except UsageError as problem:
         raise located(("cheats",), problem) from problem
     try:
@@ -276,6 +276,13 @@ def _capture_reference(root: Path, entry: TaskEntry, blobs: BlobStore) -> Blob |
 
 def _capture_cheat(root: Path, entry: CheatEntry, blobs: BlobStore) -> Cheat:
     return Cheat(name=entry.name, patch=_capture(root, entry.patch, blobs), script=_capture(root, entry.script, blobs))
+
+
+def _with_review_cheats(cheats: tuple[Cheat, ...], oracle: Oracle, blobs: BlobStore) -> tuple[Cheat, ...]:
+    ours = review_cheats(require_labels(blobs.read(oracle.files[0].blob)), blobs)
+    if taken := {cheat.name for cheat in ours} & {cheat.name for cheat in cheats}:
+        raise UsageError(f"the name {min(taken)!r} is that of a cheat which every review task has; choose another")
+    return (*cheats, *ours)
 
 
 def _text_digest(text: str) -> str:

@@ -4,7 +4,7 @@ What a review says is the model's; this module only decides whether it is a revi
 `review_score`'s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -227,10 +227,11 @@ def _label(entry: Mapping[str, object], where: str) -> Label:
     )
 
 
-def _require_keys(value: Mapping[str, object], names: Sequence[str], where: str) -> None:
-    if lacking := sorted(set(names) - value.keys()):
+def _require_keys(value: Mapping[str, object], names: Iterable[str], where: str) -> None:
+    wanted = set(names)
+    if lacking := sorted(wanted - value.keys()):
         raise MalformedJsonError(f"{where} lacks {', '.join(lacking)}")
-    if unknown := sorted(value.keys() - set(names)):
+    if unknown := sorted(value.keys() - wanted):
         raise MalformedJsonError(f"{where} has the unknown key {unknown[0]!r:.80}")
 
 
