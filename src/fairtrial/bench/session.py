@@ -8,6 +8,8 @@ from typing import Final
 from fairtrial.agents.sessions import SYSTEM_PATH
 from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
+from fairtrial.bench.plugin_files import PLUGIN_ROOT, frozen_plugin
+from fairtrial.bench.plugin_use import markers_of
 from fairtrial.bench.review import REVIEW_ROOT, desk_bind
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
@@ -25,7 +27,7 @@ from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.layers import Layer
 
-__all__ = ["Session", "SessionOrder", "run_session"]
+__all__ = ["RELAY", "Session", "SessionOrder", "run_session"]
 
 PORT: Final = int(ENDPOINT.rpartition(":")[2])
 RELAY: Final = "/opt/relay.py"
@@ -125,7 +127,10 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         limits=order.limits,
         grants=spec.bench.arm.grants,
         include_usage=spec.bench.arm.include_usage,
-        markers=(order.marker,) if agent.agent.skills is SkillProof.FILE else (),
+        markers=(
+            *((order.marker,) if agent.agent.skills is SkillProof.FILE else ()),
+            *markers_of(spec.bench.arm.plugin),
+        ),
         owner_uid=node.slot.uid,
     )
     closed = None
@@ -145,7 +150,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
 def _describe(order: SessionOrder, agent: FoundAgent, request: SessionRequest) -> dict[str, object]:
     arm = order.spec.bench.arm
     digests = {skill.name: skill.digest for skill in arm.skills}
-    return describe_session(agent.agent, agent.installation, request, digests)
+    return describe_session(agent.agent, agent.installation, request, digests, arm.plugin)
 
 
 def _request(node: Node, order: SessionOrder, agent: FoundAgent, *, token: str) -> SessionRequest:
@@ -180,7 +185,10 @@ def _sandbox(
 ) -> SandboxSpec:
     task = order.spec.bench.task
     deadline_s = utc_now().timestamp() + order.timeout_s
+    plugin = order.spec.bench.arm.plugin
     binds = (*_workspace(layer, order.desk), *node.binds(task), *plan.binds)
+    if plugin is not None:
+        binds = (*binds, Bind(source=frozen_plugin(node.blobs, plugin), target=PLUGIN_ROOT))
     argv = plan.argv
     if opened is not None:
         relay = Bind(source=Path(payload_path[0]).resolve() / "relay.py", target=RELAY)
