@@ -254,11 +254,11 @@ def _gate_task(task: str, incumbent: ArmAggregate, candidate: ArmAggregate, poli
     )
     nobody_resolved = incumbent.resolved == candidate.resolved == 0
     review = compare_reviews(incumbent.review, candidate.review)
-    return GateTask(
+    gate_task = GateTask(
         task=task,
         task_class=incumbent.task_class,
-        gated=review is not None or not (measured_fully and nobody_resolved and not skill_failure),
-        quality_floor_enforced=review is None and (incumbent.resolved > 0 or skill_failure),
+        gated=not (measured_fully and nobody_resolved and not skill_failure),
+        quality_floor_enforced=incumbent.resolved > 0 or skill_failure,
         quality_floor_met=candidate.resolved == candidate.valid_runs > 0,
         skill_attributable_failure=skill_failure,
         improvement_pct=improvement,
@@ -272,6 +272,8 @@ def _gate_task(task: str, incumbent: ArmAggregate, candidate: ArmAggregate, poli
         candidate_excluded_runs=candidate.excluded_runs,
         review=review,
     )
+    # A perfect review is rare: neither is it demanded, nor is a task left out because nobody wrote one.
+    return gate_task if review is None else replace(gate_task, gated=True, quality_floor_enforced=False)
 
 
 def _missing_evidence(aggregates: Aggregates, tasks: tuple[GateTask, ...], policy: GatePolicy) -> Iterator[str]:

@@ -133,6 +133,7 @@ def test_a_better_reviewer_goes_from_bench_to_the_project(
     assert (decided["candidate_arm"], decided["decision"]) == ("candidate_review", "promote")
 
     ask = ("gate", out, "--incumbent", "review", "--candidate", "candidate_review", "--model", MODEL, "--rehearsal")
+    ask = (*ask, "--min-runs", 1)
     said = fairtrial(*ask, "--json")
     assert said.returncode == 0, said.stdout
     gate = json.loads(said.stdout)
