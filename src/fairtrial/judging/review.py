@@ -14,6 +14,7 @@ from fairtrial.store.strict_json import JsonObject, MalformedJsonError, parse_ob
 __all__ = [
     "BLOCKERS",
     "MAX_FINDINGS",
+    "MAX_LINE",
     "MAX_REVIEW_BYTES",
     "SCHEMA_VERSION",
     "Finding",
