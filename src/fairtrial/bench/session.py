@@ -10,6 +10,7 @@ from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, 
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
 from fairtrial.bench.plugin_files import PLUGIN_ROOT, frozen_plugin
 from fairtrial.bench.plugin_use import markers_of
+from fairtrial.bench.review import REVIEW_ROOT, desk_bind
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
@@ -20,7 +21,7 @@ from fairtrial.host.clock import utc_now
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
 from fairtrial.model.bench import Phase, SkillFiles
-from fairtrial.model.sandbox import Bind, Capture, SandboxResult, SandboxSpec
+from fairtrial.model.sandbox import Access, Bind, Capture, SandboxResult, SandboxSpec
 from fairtrial.model.trial import BenchSpec
 from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
@@ -48,6 +49,7 @@ class SessionOrder:
         cheat: Shell script that runs instead of the agent, or None.
         directory: Where transcript and wire log go.
         limits: What is left of the trial's budget.
+        desk: Where it leaves its review: then it cannot write the tree. None for a session that works on the tree.
     """
 
     spec: BenchSpec
@@ -58,6 +60,7 @@ class SessionOrder:
     cheat: bytes | None
     directory: Path
     limits: Limits = field(default_factory=Limits)
+    desk: Layer | None = None
 
     @property
     def timeout_s(self) -> float:
@@ -105,11 +108,11 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         GatewayGoneError: The gateway could not even be asked.
     """
     spec, raw = order.spec, node.blobs.root.parent / f"o{order.spec.short_name}"
-    dialect = agent.agent.dialect
+    dialect, written = agent.agent.dialect, order.desk or layer
     if dialect is None or spec.gateway is None:
         request = _request(node, order, agent, token="")
         seen = _describe(order, agent, request)
-        result = _run(node, _sandbox(node, _plan(order, agent, request), layer, order, opened=None), layer, raw)
+        result = _run(node, _sandbox(node, _plan(order, agent, request), layer, order, opened=None), written, raw)
         return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen)
     ledger = order.directory / f"wire-{order.phase.name}.jsonl"
     opening = TrialOpening(
@@ -136,7 +139,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         request = _request(node, order, agent, token=token)
         seen = _describe(order, agent, request)
         plan = _plan(order, agent, request)
-        result = _run(node, _sandbox(node, plan, layer, order, opened=trial.opened), layer, raw)
+        result = _run(node, _sandbox(node, plan, layer, order, opened=trial.opened), written, raw)
         try:
             closed = trial.close()
         except GatewayGoneError:
@@ -183,7 +186,7 @@ def _sandbox(
     task = order.spec.bench.task
     deadline_s = utc_now().timestamp() + order.timeout_s
     plugin = order.spec.bench.arm.plugin
-    binds = (workspace_bind(layer), *node.binds(task), *plan.binds)
+    binds = (*_workspace(layer, order.desk), *node.binds(task), *plan.binds)
     if plugin is not None:
         binds = (*binds, Bind(source=frozen_plugin(node.blobs, plugin), target=PLUGIN_ROOT))
     argv = plan.argv
@@ -200,6 +203,7 @@ def _sandbox(
             "PATH": plan.env["PATH"].removesuffix(SYSTEM_PATH) + search_path(task, SYSTEM_PATH),
             "FAIRTRIAL_DEADLINE": f"{deadline_s:.3f}",
             "FAIRTRIAL_GRACE_S": f"{RELAY_GRACE_S - GRACE_S:g}",
+            **({} if order.desk is None else {"FAIRTRIAL_REVIEW_ROOT": REVIEW_ROOT}),
         },
         cwd=plan.cwd,
         binds=binds,
@@ -209,6 +213,12 @@ def _sandbox(
         limits=limits,
     )
     return replace(spec, tmpfs=(*spec.tmpfs, *plan.tmpfs))
+
+
+def _workspace(layer: Layer, desk: Layer | None) -> tuple[Bind, ...]:
+    """The tree; a review cannot write it, and has a directory of its own."""
+    tree = workspace_bind(layer)
+    return (tree,) if desk is None else (replace(tree, access=Access.READ_ONLY), desk_bind(desk))
 
 
 def _run(node: Node, spec: SandboxSpec, layer: Layer, raw: Path) -> SandboxResult:

@@ -17,6 +17,7 @@ from typing import Final
 
 from fairtrial.evidence.bench import MEDIAN_FIELDS, ArmAggregate, CountedRun
 from fairtrial.evidence.gate import GatePolicy, Outcome, decide
+from fairtrial.evidence.reviews import aggregate_reviews
 from fairtrial.stats.summary import median
 
 __all__ = ["MIN_RESAMPLES", "FalsePromotion", "estimate_false_promotion"]
@@ -182,4 +183,5 @@ def _aggregate(runs: Sequence[CountedRun]) -> ArmAggregate:
         task_class=None,
         error_kinds=kinds,
         spent={},
+        review=aggregate_reviews(run.review for run in runs),
     )
