@@ -39,6 +39,7 @@ PARTS: Final = {
     "hg": Part("core", "apt-get install mercurial"),
     "fossil": Part("core", "apt-get install fossil"),
     "bwrap": Part("core", "apt-get install bubblewrap"),
+    "ctags": Part("core", "apt-get install universal-ctags"),
     "claude": Part("agents", "make agents"),
     "codex": Part("agents", "make agents"),
     "opencode": Part("agents", "make agents"),

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, cast
 
 from fairtrial.agents.sessions import withheld_names
 from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.tool_server import bridge_to
 from fairtrial.errors import UsageError
 from fairtrial.model.agent import Installation, SessionRequest, Skill
 from fairtrial.model.bench import Arm, Phase
@@ -41,12 +42,12 @@ NO_PATCH: Final = b"a patch"
 _EXPLAINED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "version": (),
     "plugin": (),
-    "arguments": ("model", "effort", "tools", "skills"),
-    "variables": ("model", "effort", "tools"),
-    "configuration": ("model", "effort", "tools", "skills"),
+    "arguments": ("model", "effort", "tools", "skills", "context"),
+    "variables": ("model", "effort", "tools", "context"),
+    "configuration": ("model", "effort", "tools", "skills", "context"),
     "hooks": (),
-    "mcp_servers": (),
-    "mounts": ("skills",),
+    "mcp_servers": ("context",),
+    "mounts": ("skills", "context"),
 }
 """For each aspect, the keys of an arm that may make it differ."""
 _GUIDANCE: Final = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENTS.override.md", "GEMINI.md", ".cursorrules")
@@ -77,6 +78,7 @@ def request_of(
         timeout_s=timeout_s,
         tools=phase.tools,
         skills=tuple(skills),
+        mcp=() if arm.context is None else (bridge_to(arm.context),),
         effort=arm.effort,
         patch=patch,
     )
@@ -177,6 +179,7 @@ def undeclared(agent: str, arm: Arm, phase: Phase, seen: Seen) -> Seen:
         "effort": arm.effort,
         "tools": None if phase.tools is None else sorted(phase.tools),
         "skills": {skill.name: skill.digest for skill in arm.skills},
+        "context": arm.context,
     }
     labelled: Seen = {}
     for aspect, value in seen.items():

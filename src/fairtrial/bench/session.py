@@ -1,13 +1,16 @@
 """One session: an agent in a sandbox, behind the relay, with the gateway as its only way out."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from fairtrial.agents.sessions import SYSTEM_PATH
 from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
+from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
+from fairtrial.bench.tool_server import ServerSeen, ToolServer
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
@@ -46,6 +49,7 @@ class SessionOrder:
         cheat: Shell script that runs instead of the agent, or None.
         directory: Where transcript and wire log go.
         limits: What is left of the trial's budget.
+        index: The index whose tools the session has, or None.
     """
 
     spec: BenchSpec
@@ -56,6 +60,7 @@ class SessionOrder:
     cheat: bytes | None
     directory: Path
     limits: Limits = field(default_factory=Limits)
+    index: BuiltIndex | None = None
 
     @property
     def timeout_s(self) -> float:
@@ -79,6 +84,7 @@ class Session:
         out_of_time: It took longer than it may.
         environment: What the agent could see of its surroundings, without what differs from trial to trial.
         undeclared: What of that must be the same for other arms, by a label that says for which.
+        tools: What its tool server saw; None where there was none.
     """
 
     phase: str
@@ -92,6 +98,7 @@ class Session:
     out_of_time: bool
     environment: Mapping[str, object]
     undeclared: Mapping[str, object]
+    tools: ServerSeen | None = None
 
 
 def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent) -> Session:
@@ -107,8 +114,11 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
     if dialect is None or spec.gateway is None:
         request = _request(node, order, agent, token="")
         seen = _describe(order, agent, request)
-        result = _run(node, _sandbox(node, _plan(order, agent, request), layer, order, opened=None), layer, raw)
-        return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen)
+        spec_of_session = _sandbox(node, _plan(order, agent, request), layer, order, opened=None)
+        result, tools = _run(node, order, spec_of_session, layer, raw)
+        return _finish(
+            order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen, tools=tools
+        )
     ledger = order.directory / f"wire-{order.phase.name}.jsonl"
     opening = TrialOpening(
         trial=f"{spec.key}#{spec.attempt}",
@@ -131,12 +141,23 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         request = _request(node, order, agent, token=token)
         seen = _describe(order, agent, request)
         plan = _plan(order, agent, request)
-        result = _run(node, _sandbox(node, plan, layer, order, opened=trial.opened), layer, raw)
+        result, tools = _run(node, order, _sandbox(node, plan, layer, order, opened=trial.opened), layer, raw)
         try:
             closed = trial.close()
         except GatewayGoneError:
             closed = None  # the ending says so: session-error, with what the wire log holds as a lower bound
-    return _finish(order, agent, result, raw, closed=closed, gone=closed is None, ledger=ledger, token=token, seen=seen)
+    return _finish(
+        order,
+        agent,
+        result,
+        raw,
+        closed=closed,
+        gone=closed is None,
+        ledger=ledger,
+        token=token,
+        seen=seen,
+        tools=tools,
+    )
 
 
 def _describe(order: SessionOrder, agent: FoundAgent, request: SessionRequest) -> dict[str, object]:
@@ -203,9 +224,26 @@ def _sandbox(
     return replace(spec, tmpfs=(*spec.tmpfs, *plan.tmpfs))
 
 
-def _run(node: Node, spec: SandboxSpec, layer: Layer, raw: Path) -> SandboxResult:
-    with raw.open("wb") as sink:
-        return run_sandbox(spec, slot=node.slot, enforcement=node.enforcement, space=layer.space, sink=sink)
+def _run(
+    node: Node, order: SessionOrder, spec: SandboxSpec, layer: Layer, raw: Path
+) -> tuple[SandboxResult, ServerSeen | None]:
+    """Run the session's sandbox, beside that of its tool server where it has one."""
+    with raw.open("wb") as sink, ExitStack() as stack:
+        server = None
+        if order.index is not None:
+            log = order.directory / f"tools-{order.phase.name}.jsonl"
+            found = node.context(order.index.context)
+            server = stack.enter_context(ToolServer(found, order.index, node.host, tree=layer.merged, log=log))
+            spec = replace(spec, binds=(*spec.binds, *server.binds))
+        result = run_sandbox(
+            spec,
+            slot=node.slot,
+            enforcement=node.enforcement,
+            space=layer.space,
+            sink=sink,
+            beside=() if server is None else (server.sandbox,),
+        )
+        return result, None if server is None else server.end()
 
 
 def _finish(
@@ -219,6 +257,7 @@ def _finish(
     ledger: Path | None,
     token: str,
     seen: dict[str, object],
+    tools: ServerSeen | None,
 ) -> Session:
     name = f"transcript-{order.phase.name}.jsonl"
     problem = None
@@ -248,4 +287,5 @@ def _finish(
         out_of_time=result.elapsed_ms >= order.timeout_s * 1000,
         environment=seen,
         undeclared=undeclared(agent.plugin.name, order.spec.bench.arm, order.phase, seen),
+        tools=tools,
     )

@@ -11,10 +11,11 @@ from fairtrial.bench.arms import fill_prompt
 from fairtrial.bench.blobs import BlobLostError
 from fairtrial.bench.budget import budget_left
 from fairtrial.bench.candidate_tree import prepare_arm
+from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.judge import Judgement, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
 from fairtrial.bench.proof import prove_skill
-from fairtrial.bench.rows import Row, identity_of, integrity_flags, session_fields, void_row
+from fairtrial.bench.rows import Row, context_fields, identity_of, integrity_flags, session_fields, void_row
 from fairtrial.bench.session import Session, SessionOrder, run_session
 from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_session, evidence_kind
 from fairtrial.errors import FairtrialError, HostError, IntegrityError
@@ -99,13 +100,15 @@ def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
 def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent) -> Row:
     task = spec.bench.task
     room, storage = node.room(task.limits)
+    index = None if spec.bench.arm.context is None else node.index(task, spec.bench.arm.context)
     with ExitStack() as stack:
         start = prepare_arm(node, task, spec.bench.arm)
         layer = stack.enter_context(open_layer(start.base, slot=node.slot, room=room, storage=storage))
         repository = node.repository(task, start.base, layer)
-        work = _work(node, spec, directory, prepared, agent, layer)
+        work = _work(node, spec, directory, prepared, agent, layer, index)
         left_over = _clean_up(stack)
     row = identity_of(spec) | session_fields(work.sessions, agent, repository)
+    row |= context_fields(index, work.sessions)
     row |= _change_fields(node, work, prepared, directory, skill_places(agent.agent.skills_directory))
     row |= {
         "sandboxed": True,
@@ -142,7 +145,15 @@ def _end_of_clean_up(row: Row, left_over: str) -> Row:
     return {"ok": False, "resolved": False, "error_kind": str(EndingKind.CLEANUP_FAILURE), "error_detail": detail}
 
 
-def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent, layer: Layer) -> _Work:
+def _work(
+    node: Node,
+    spec: BenchSpec,
+    directory: Path,
+    prepared: Prepared,
+    agent: FoundAgent,
+    layer: Layer,
+    index: BuiltIndex | None,
+) -> _Work:
     """Run the phases in order; the first that is not good is the last."""
     work, bench = _Work(), spec.bench
     proofs: list[bool | None] = []
@@ -157,6 +168,7 @@ def _work(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agen
             cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
             directory=directory,
             limits=budget_left(bench.arm.budget, work.sessions),
+            index=index,
         )
         session = run_session(node, order, layer, agent)
         work.sessions.append(session)

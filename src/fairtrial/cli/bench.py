@@ -41,6 +41,7 @@ SEED = 20260908
 @click.option("--model", required=True, help="The model, by a name that always means the same.")
 @click.option("--agent", default="claude-code", show_default=True, help="The agent (see `fairtrial plugins`).")
 @click.option("--effort", help="How hard the model shall think, in the agent's word.")
+@click.option("--context", metavar="NAME", help="The context of arms that do not name one (see `fairtrial plugins`).")
 @policy_options
 @path_option("--candidate-overlay", "Directory of a candidate's skills; --arms then names pairs of arms.")
 @click.option(
@@ -99,6 +100,7 @@ def command(
     model: str,
     agent: str,
     effort: str | None,
+    context: str | None,
     metric: str,
     min_runs: int,
     min_improvement_pct: float,
@@ -172,6 +174,7 @@ def command(
         model=named_model,
         agent=agent,
         effort=effort,
+        context=context,
         metric=require_known(metric, METRICS, what="metric", where="--metric"),
         timeout_s=timeout,
         seed=seed,
