@@ -10,7 +10,7 @@ from fairtrial.agents.sessions import SYSTEM_PATH
 from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
 from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
-from fairtrial.bench.tool_server import ServerSeen, ToolServer
+from fairtrial.bench.tool_server import ServerSeen, ToolServer, tool_markers
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
@@ -132,7 +132,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         limits=order.limits,
         grants=spec.bench.arm.grants,
         include_usage=spec.bench.arm.include_usage,
-        markers=(order.marker,) if agent.agent.skills is SkillProof.FILE else (),
+        markers=_markers(order, agent),
         owner_uid=node.slot.uid,
     )
     closed = None
@@ -158,6 +158,13 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         seen=seen,
         tools=tools,
     )
+
+
+def _markers(order: SessionOrder, agent: FoundAgent) -> tuple[str, ...]:
+    """What is looked for in the text of each request."""
+    skill = (order.marker,) if agent.agent.skills is SkillProof.FILE else ()
+    index = order.index
+    return skill if index is None else (*skill, *tool_markers(index.context, index.server.tools))
 
 
 def _describe(order: SessionOrder, agent: FoundAgent, request: SessionRequest) -> dict[str, object]:

@@ -26,7 +26,7 @@ from fairtrial.model.sandbox import Bind, Capture, Limits, SandboxState
 from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
-__all__ = ["ServerSeen", "ToolServer", "WireTools", "bridge_to", "read_log", "wire_tools"]
+__all__ = ["ServerSeen", "ToolServer", "WireTools", "bridge_to", "read_log", "tool_markers", "wire_tools"]
 
 SOCKET_ROOT: Final = "/run/tools"
 BRIDGE: Final = "/opt/bridge.py"
@@ -62,7 +62,8 @@ class WireTools:
     """What the wire saw of a context's tools in some sessions.
 
     Attributes:
-        offered: Those that the model was offered, by the server's name for them.
+        offered: Those that the model was told of before it called them, by the server's name for them: in the request's
+            list of tools, or by name in its text, as an agent does that keeps tools back until they are searched for.
         calls: Calls in whole replies, by tool.
     """
 
@@ -169,6 +170,11 @@ def read_log(lines: Iterable[bytes], *, ended: str) -> ServerSeen:
     )
 
 
+def tool_markers(context: str, tools: Iterable[str]) -> tuple[str, ...]:
+    """What names a context's tools in the text of a request, in the ways that agents write them."""
+    return tuple(text for tool in tools for text in (f"mcp__{context}__{tool}", f"{context}_{tool}"))
+
+
 def wire_tools(rows: Sequence[WireRow], context: str, tools: Iterable[str]) -> WireTools:
     """What the wire says of a context's tools; pure.
 
@@ -176,18 +182,15 @@ def wire_tools(rows: Sequence[WireRow], context: str, tools: Iterable[str]) -> W
     `mcp_ctags_find_symbol`, `ctags_find_symbol`.
     """
     by_wire_name = {f"{prefix}{_plain(context)}_{_plain(tool)}": tool for tool in tools for prefix in ("", "mcp_")}
-    offered = {by_wire_name.get(_plain(name)) for row in rows for name in row.tools}
-    calls = Counter(
-        by_wire_name.get(_plain(call.name))
-        for row in rows
-        if row.ending is Ending.ANSWERED
-        for call in row.tool_calls
-        if not call.is_partial
-    )
-    return WireTools(
-        offered=tuple(sorted(tool for tool in offered if tool is not None)),
-        calls={tool: count for tool, count in sorted(calls.items(), key=str) if tool is not None},
-    )
+    offered: set[str] = set()
+    calls: Counter[str] = Counter()
+    for row in rows:
+        told = {by_wire_name[name] for name in map(_plain, (*row.tools, *row.markers)) if name in by_wire_name}
+        offered |= told - calls.keys()  # what it called stands in its later requests by that alone
+        if row.ending is Ending.ANSWERED:
+            names = [_plain(call.name) for call in row.tool_calls if not call.is_partial]
+            calls.update(by_wire_name[name] for name in names if name in by_wire_name)
+    return WireTools(offered=tuple(sorted(offered)), calls=dict(sorted(calls.items())))
 
 
 def _plain(name: str) -> str:

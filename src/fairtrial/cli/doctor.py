@@ -11,6 +11,7 @@ from typing import Final, cast
 
 import click
 
+from fairtrial.bench.index import find_context
 from fairtrial.cli.output import print_json
 from fairtrial.errors import FairtrialError, HostError
 from fairtrial.host.files import free_bytes
@@ -83,6 +84,7 @@ def look(scratch: Path | None) -> Iterator[Check]:
     yield _scratch(scratch)
     yield from _subjects()
     yield from _agents()
+    yield from _contexts()
     yield _bubblewrap()
     yield _limits(scratch)
 
@@ -184,6 +186,21 @@ def _agents() -> Iterator[Check]:
         else:
             tested = "" if agent.tested_version is None else ", the tested version"
             yield Check(name=label, status=Status.OK, found=found + tested)
+
+
+def _contexts() -> Iterator[Check]:
+    for name in plugin_names("fairtrial.contexts"):
+        label = f"context {name}"
+        try:
+            found = find_context(name)
+        except FairtrialError as problem:
+            yield Check(name=label, status=Status.NOTE, found=str(problem).removeprefix(f"{label}: "))
+            continue
+        licence = f"; {found.context.licence}" if found.context.licence else ""
+        if untested := found.probe.details.get("untested"):
+            yield Check(name=label, status=Status.NOTE, found=f"{found.probe.version}; {untested}{licence}")
+        else:
+            yield Check(name=label, status=Status.OK, found=f"{found.probe.version}, the tested version{licence}")
 
 
 def _bubblewrap() -> Check:

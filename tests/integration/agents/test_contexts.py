@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -72,7 +73,7 @@ def transcript_of(sweep: Sweep, row: Row) -> str:
     return str(path.read_text())
 
 
-def intent_of(directory: Any) -> str:
+def intent_of(directory: Path) -> str:
     return str((directory / "intent.json").read_text())
 
 
@@ -136,7 +137,9 @@ def test_the_arm_without_has_no_trace_of_it(rows: dict[str, Row], shared_sweep: 
     assert not [name for name in offered if "ctags" in name or name.startswith("mcp")]
 
 
-def test_a_session_sees_a_socket_and_a_bridge_and_nothing_of_the_index(rows: dict[str, Row], shared_sweep: Sweep) -> None:
+def test_a_session_sees_a_socket_and_a_bridge_and_nothing_of_the_index(
+    rows: dict[str, Row], shared_sweep: Sweep
+) -> None:
     transcript = transcript_of(shared_sweep, rows["asks"])
     assert "bridge.py" in transcript
     assert "tags.jsonl" not in transcript
