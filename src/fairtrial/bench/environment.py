@@ -46,7 +46,7 @@ _EXPLAINED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "variables": ("model", "effort", "tools", "context"),
     "configuration": ("model", "effort", "tools", "skills", "context"),
     "hooks": (),
-    "mcp_servers": ("context",),
+    "mcp_servers": (),
     "mounts": ("skills", "context"),
 }
 """For each aspect, the keys of an arm that may make it differ."""
@@ -188,8 +188,16 @@ def undeclared(agent: str, arm: Arm, phase: Phase, seen: Seen) -> Seen:
             continue
         key = _digest(json.dumps([declared[cause] for cause in causes]).encode())[:8]
         like = f" with the same {', '.join(causes)} ({key})" if causes else ""
-        labelled[f"{agent} {aspect}{like}"] = value
+        labelled[f"{agent} {aspect}{like}"] = _without_own(value, arm.context) if aspect == "mcp_servers" else value
     return labelled
+
+
+def _without_own(servers: object, context: str | None) -> object:
+    """Tool servers but that of the arm's own context: any other must be the same for all arms."""
+    if context is None or not isinstance(servers, dict):
+        return servers
+    named = cast("dict[str, object]", servers)
+    return {name: digest for name, digest in named.items() if not name.endswith(f".{context}")}
 
 
 def require_declared(arms: Mapping[str, Iterable[Seen]]) -> None:
