@@ -115,7 +115,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         request = _request(node, order, agent, token="")
         seen = _describe(order, agent, request)
         spec_of_session = _sandbox(node, _plan(order, agent, request), layer, order, opened=None)
-        result, tools = _run(node, order, spec_of_session, layer, raw)
+        result, tools = _run(node, order, spec_of_session, layer, raw, Redactor([]))
         return _finish(
             order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen, tools=tools
         )
@@ -141,7 +141,8 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         request = _request(node, order, agent, token=token)
         seen = _describe(order, agent, request)
         plan = _plan(order, agent, request)
-        result, tools = _run(node, order, _sandbox(node, plan, layer, order, opened=trial.opened), layer, raw)
+        spec_of_session = _sandbox(node, plan, layer, order, opened=trial.opened)
+        result, tools = _run(node, order, spec_of_session, layer, raw, Redactor([token]))
         try:
             closed = trial.close()
         except GatewayGoneError:
@@ -232,15 +233,14 @@ def _sandbox(
 
 
 def _run(
-    node: Node, order: SessionOrder, spec: SandboxSpec, layer: Layer, raw: Path
+    node: Node, order: SessionOrder, spec: SandboxSpec, layer: Layer, raw: Path, redactor: Redactor
 ) -> tuple[SandboxResult, ServerSeen | None]:
     """Run the session's sandbox, beside that of its tool server where it has one."""
     with raw.open("wb") as sink, ExitStack() as stack:
         server = None
         if order.index is not None:
-            log = order.directory / f"tools-{order.phase.name}.jsonl"
             found = node.context(order.index.context)
-            server = stack.enter_context(ToolServer(found, order.index, node.host, tree=layer.merged, log=log))
+            server = stack.enter_context(ToolServer(found, order.index, node.host, tree=layer.merged))
             spec = replace(spec, binds=(*spec.binds, *server.binds))
         result = run_sandbox(
             spec,
@@ -250,7 +250,8 @@ def _run(
             sink=sink,
             beside=() if server is None else (server.sandbox,),
         )
-        return result, None if server is None else server.end()
+        log = order.directory / f"tools-{order.phase.name}.jsonl"
+        return result, None if server is None else server.end(log, redactor)
 
 
 def _finish(

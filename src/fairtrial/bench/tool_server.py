@@ -18,12 +18,13 @@ from typing import BinaryIO, Final, Self
 from fairtrial.bench.index import TOOL_HOST, BuiltIndex, FoundContext, Host, context_sandbox
 from fairtrial.errors import HostError
 from fairtrial.gateway.ledger import Ending, WireRow
-from fairtrial.host.files import remove_tree
+from fairtrial.host.files import remove_tree, write_durably
 from fairtrial.host.listener import listen_unix
 from fairtrial.host.sandbox import Sandbox, start_sandbox
 from fairtrial.model.agent import McpServer
 from fairtrial.model.sandbox import Bind, Capture, Limits, SandboxState
 from fairtrial.payload import __path__ as payload_path
+from fairtrial.store.redact import Redactor
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
 __all__ = ["ServerSeen", "ToolServer", "WireTools", "bridge_to", "read_log", "tool_markers", "wire_tools"]
@@ -84,20 +85,27 @@ class ToolServer:
         binds: What the session's sandbox gets.
     """
 
-    def __init__(self, found: FoundContext, built: BuiltIndex, host: Host, *, tree: Path, log: Path) -> None:
+    def __init__(self, found: FoundContext, built: BuiltIndex, host: Host, *, tree: Path) -> None:
         """Start it.
+
+        Args:
+            found: The context.
+            built: Its index.
+            host: What it is served with.
+            tree: The session's tree.
 
         Raises:
             HostError: The socket or the sandbox cannot be made.
         """
-        self._log = log
         with ExitStack() as stack:
+            self._raw = host.scratch / f"q{secrets.token_hex(6)}"
             room = host.slot.root / f"c{secrets.token_hex(6)}"
             try:
                 room.mkdir(mode=0o755)
                 stack.callback(remove_tree, room)
                 listener = listen_unix(room / SOCKET)
-                sink: BinaryIO = stack.enter_context(log.open("wb"))
+                self._sink: BinaryIO = stack.enter_context(self._raw.open("wb"))
+                stack.callback(self._raw.unlink, missing_ok=True)
             except OSError as problem:
                 raise HostError(f"{room}: {problem.strerror}; name a shorter place with --scratch DIR") from problem
             command = found.context.serve(found.installation)
@@ -112,7 +120,7 @@ class ToolServer:
             )
             try:
                 self.sandbox: Sandbox = stack.enter_context(
-                    start_sandbox(spec, slot=host.slot, enforcement=host.enforcement, sink=sink)
+                    start_sandbox(spec, slot=host.slot, enforcement=host.enforcement, sink=self._sink)
                 )
             finally:
                 os.close(listener)  # with the server's own it is gone, and whoever calls is told so
@@ -126,17 +134,21 @@ class ToolServer:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
-    def end(self) -> ServerSeen:
-        """End it and read its log.
+    def end(self, log: Path, redactor: Redactor) -> ServerSeen:
+        """End it, keep its log without secrets, and read that: names of tools are what the session made of them.
 
         Raises:
             HostError: It never started.
+            OSError: The log cannot be kept.
         """
         result = self.sandbox.stop()
         if result.state is SandboxState.START_FAILURE:
             raise HostError(f"the context's server could not be started: {result.detail}")
+        self._sink.flush()
+        seen = redactor.redact(self._raw.read_bytes())
+        write_durably(log, seen, mode=0o644)
         self._held.close()
-        return read_log(self._log.read_bytes().splitlines(), ended=str(result.state))
+        return read_log(seen.splitlines(), ended=str(result.state))
 
 
 def read_log(lines: Iterable[bytes], *, ended: str) -> ServerSeen:

@@ -23,9 +23,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, Any, cast
 
-__all__ = ["Client", "Log", "describe", "main", "serve", "start", "text_of"]
+__all__ = ["Client", "Log", "describe", "main", "message_of", "object_of", "serve", "start", "text_of"]
 
 MAX_CLIENTS = 16
 MAX_LINE_BYTES = 16 << 20
@@ -39,6 +39,20 @@ def text_of(value: object) -> str:
     """A name as it may be logged; anything else than text is shown as JSON."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text[:MAX_NAME_CHARACTERS]
+
+
+def message_of(line: bytes) -> dict[str, Any] | None:
+    """One message of the protocol; None for what is none."""
+    try:
+        message: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else None
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """An object as it is, anything else as an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 class Log:
@@ -96,17 +110,13 @@ class Client:
 
     def judge_question(self, line: bytes) -> dict[str, Any] | None:
         """What goes on to the server; None for nothing."""
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
+        message = message_of(line)
+        if message is None:
             self.log.write(event="unreadable", connection=self.number)
             return None
         method, request = message.get("method"), message.get("id")
         if method == "tools/call":
-            params = message.get("params")
-            name = params.get("name") if isinstance(params, dict) else None
+            name = object_of(message.get("params")).get("name")
             tool = text_of(name)
             is_withheld = not isinstance(name, str) or name in self.withheld
             self.log.write(event="called", connection=self.number, tool=tool, withheld=is_withheld)
@@ -131,23 +141,19 @@ class Client:
 
     def judge_answer(self, line: bytes) -> None:
         """Note what an answer says; take withheld tools out of a list."""
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
+        message = message_of(line)
+        if message is None:
             return  # what is no message has no place on this stream; its log belongs to standard error
         asked = None
         if "method" not in message and "id" in message:
             asked = self.pending.pop(json.dumps(message["id"]), None)
-        result = message.get("result")
+        result = object_of(message.get("result"))
         if asked is not None and asked[0] == "tools/call":
-            is_error = not isinstance(result, dict) or result.get("isError") is True
+            is_error = not result or result.get("isError") is True
             self.log.write(event="answered", connection=self.number, tool=asked[1], is_error=is_error)
-        elif asked is not None and isinstance(result, dict) and isinstance(result.get("tools"), list):
-            kept = [
-                tool for tool in result["tools"] if isinstance(tool, dict) and tool.get("name") not in self.withheld
-            ]
+        elif asked is not None and isinstance(result.get("tools"), list):
+            listed = [object_of(tool) for tool in cast("list[object]", result["tools"])]
+            kept = [tool for tool in listed if tool.get("name") not in self.withheld]
             result["tools"] = kept
             self.log.write(event="listed", connection=self.number, tools=[text_of(tool.get("name")) for tool in kept])
         self.answer(message)

@@ -60,7 +60,7 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[str, Row]:
         ]
     )
     arms = shared_sweep.write_arms({"asks": {"phases": [{"prompt": "ARM-ASKS. {task}"}], "context": "ctags"}})
-    options = ("--runs", 1, "--timeout", 200, "--arms-file", arms, "--script", script, "--context", "ctags")
+    options = ("--runs", 1, "--timeout", 400, "--arms-file", arms, "--script", script, "--context", "ctags")
     done = shared_sweep.run(*options, arms="asks,baseline,baseline_nomcp", agent="claude-code")
     rows = {row["arm"]: row for row in shared_sweep.rows}
     assert rows.keys() == {"asks", "baseline", "baseline_nomcp"}, done.stderr

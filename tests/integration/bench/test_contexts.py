@@ -21,6 +21,7 @@ from fairtrial.model.bench import Task
 from fairtrial.model.context import INDEX, ContextCommand, ContextInstallation, ContextProbe
 from fairtrial.model.sandbox import SandboxSpec
 from fairtrial.plugins import Plugin
+from fairtrial.store.redact import Redactor
 from fairtrial.workspace.template import Template, make_template, resolve_commit
 
 pytestmark = pytest.mark.needs("bwrap", "git")
@@ -195,7 +196,7 @@ def ask(hidden_world: World, tmp_path: Path) -> Iterator[Callable[..., tuple[lis
         calls = [{"jsonrpc": "2.0", "id": tool, "method": "tools/call", "params": {"name": tool}} for tool in tools]
         asked = "".join(json.dumps(call) + "\n" for call in calls).encode()
         log = tmp_path / "tools.jsonl"
-        with ToolServer(hidden_world.found(), built, host, tree=hidden_world.template.tree, log=log) as server:
+        with ToolServer(hidden_world.found(), built, host, tree=hidden_world.template.tree) as server:
             spec = SandboxSpec(
                 argv=("/usr/bin/python3", "-I", "-S", BRIDGE, f"{SOCKET_ROOT}/{SOCKET}"),
                 env={},
@@ -207,7 +208,7 @@ def ask(hidden_world: World, tmp_path: Path) -> Iterator[Callable[..., tuple[lis
                 spec, slot=host.slot, enforcement=host.enforcement, capture_bytes=1 << 16, beside=(server.sandbox,)
             )
             assert result.ok, result
-            return [json.loads(line) for line in result.stdout.head.splitlines()], server.end()
+            return [json.loads(line) for line in result.stdout.head.splitlines()], server.end(log, Redactor([]))
 
     yield run
     assert [path.name for path in host.slot.root.iterdir()] == ["t"], "nothing is left but the template"
@@ -232,7 +233,7 @@ def test_a_tool_that_changes_the_tree_is_refused_and_could_not(
     log = hidden_world.host.slot.root.parent / "log"
     host = hidden_world.host
     call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"change"}}\n'
-    with ToolServer(hidden_world.found(), built, host, tree=hidden_world.template.tree, log=log) as open_server:
+    with ToolServer(hidden_world.found(), built, host, tree=hidden_world.template.tree) as open_server:
         spec = SandboxSpec(
             argv=("/usr/bin/python3", "-I", "-S", BRIDGE, f"{SOCKET_ROOT}/{SOCKET}"),
             env={},
@@ -242,8 +243,26 @@ def test_a_tool_that_changes_the_tree_is_refused_and_could_not(
         )
         result = run_sandbox(spec, slot=host.slot, enforcement=host.enforcement, capture_bytes=1 << 16)
         assert b'"isError": true' in result.stdout.head
-        assert open_server.end().failed_calls == {"change": 1}
+        assert open_server.end(log, Redactor([])).failed_calls == {"change": 1}
     assert "return a - b" in (hidden_world.template.tree / "calc.py").read_text()
+
+
+def test_the_log_of_a_server_holds_no_secret(hidden_world: World, tmp_path: Path) -> None:
+    host, secret, log = hidden_world.host, "SECRET-of-this-session", tmp_path / "tools.jsonl"
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": secret}}
+    with ToolServer(hidden_world.found(), hidden_world.build(), host, tree=hidden_world.template.tree) as server:
+        spec = SandboxSpec(
+            argv=("/usr/bin/python3", "-I", "-S", BRIDGE, f"{SOCKET_ROOT}/{SOCKET}"),
+            env={},
+            cwd="/",
+            binds=server.binds,
+            stdin=json.dumps(call).encode() + b"\n",
+        )
+        assert run_sandbox(spec, slot=host.slot, enforcement=host.enforcement).ok
+        seen = server.end(log, Redactor([secret]))
+    assert secret not in log.read_text()
+    assert sum(seen.calls.values()) == 1
+    assert secret not in str(seen)
 
 
 def test_a_server_reaches_no_network(ask: Callable[..., tuple[list[dict[str, Any]], ServerSeen]]) -> None:
@@ -256,5 +275,5 @@ def test_a_server_that_cannot_be_started_is_a_fault_of_the_host(hidden_world: Wo
     built = hidden_world.build()
     found = hidden_world.found()
     with pytest.raises(HostError, match="not there, and was to be mounted"):
-        ToolServer(found, built, hidden_world.host, tree=tmp_path / "gone", log=tmp_path / "log")
+        ToolServer(found, built, hidden_world.host, tree=tmp_path / "gone")
     assert INDEX.startswith("/opt/context/")
