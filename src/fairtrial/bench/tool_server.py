@@ -5,7 +5,6 @@ nor the server. The server sees the session's tree, read-only, and can reach not
 noted on the server's side, in a log that neither can write.
 """
 
-import json
 import os
 import secrets
 from collections import Counter
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final, Self, cast
 
 from fairtrial.bench.index import TOOL_HOST, BuiltIndex, FoundContext, Host, context_sandbox
 from fairtrial.errors import HostError
@@ -165,7 +164,7 @@ def read_log(lines: Iterable[bytes], *, ended: str) -> ServerSeen:
             case "opened":
                 connections += 1
             case "listed" if isinstance(tools, list):
-                listed.update(json.dumps(name) if not isinstance(name, str) else name for name in tools)
+                listed.update(map(str, cast("list[object]", tools)))
             case "called":
                 counts["refused" if event.get("withheld") is True else "calls"][tool] += 1
             case "answered" if event.get("is_error") is True:
