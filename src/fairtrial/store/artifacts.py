@@ -23,6 +23,7 @@ __all__ = [
     "list_directory",
     "open_regular",
     "read_digests",
+    "read_small_file",
     "render_digest",
     "take_digests",
     "walk",
@@ -117,12 +118,22 @@ def digest_listed_file(path: str) -> FileDigest:
         NotRegularError: It is none any more.
         OSError: It cannot be read.
     """
+    data = read_small_file(path)
+    return digest_file(path) if data is None else digest_bytes(data)
+
+
+def read_small_file(path: str) -> bytes | None:
+    """Read what was listed as a regular file; None when it is not small.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     fd = os.open(path, _READ)
     try:
         data = os.read(fd, _SMALL_BYTES)
     finally:
         os.close(fd)
-    return digest_bytes(data) if len(data) < _SMALL_BYTES else digest_file(path)
+    return data if len(data) < _SMALL_BYTES else None
 
 
 def digest_bytes(data: bytes) -> FileDigest:

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from fairtrial.errors import HostError, IntegrityError
 from fairtrial.store.journal_audit import JournalAudit
 from fairtrial.store.layout import Results
-from fairtrial.store.part import WHOLE, Part
 from fairtrial.store.problems import Problem, ProblemKind, Problems
-from fairtrial.store.proof import count, prove_together
+from fairtrial.store.proof import Proof, prove
 from fairtrial.store.seal import Seal, read_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep
 
 __all__ = ["AuditReport", "audit"]
 
-_MIN_SHARED_TRIALS = 2000
+_MIN_PROVEN_TRIALS = 2000  # a small directory is audited before a fork is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +108,10 @@ def _audit(
     expect: str | None,
 ) -> AuditReport:
     problems = Problems()
-    seal = _read_seal(results, problems, expect=expect)
     try:
         sweep = read_sweep(results)
     except (FileNotFoundError, IntegrityError) as error:
+        seal = _read_seal(results, problems, expect=expect)
         problems.add(ProblemKind.SWEEP_UNREADABLE, results.sweep_json.name, str(error))
         return AuditReport(
             sweep=None,
@@ -127,33 +126,46 @@ def _audit(
             problems=tuple(problems.kept),
             counts=dict(problems.counts),
         )
+    proof = None
+    if len(sweep.plan_keys) >= _MIN_PROVEN_TRIALS:
+        proof = prove(results, sweep, is_void=is_void, final_members=final_members, expect=expect)
+    if proof is not None:
+        return _report_whole(sweep, proof)
+    seal = _read_seal(results, problems, expect=expect)
     if seal is not None and seal.sweep != sweep.sweep:
         problems.add(ProblemKind.SEAL_CHANGED, results.seal_json.name, f"seals sweep {seal.sweep!r}")
-
-    def begin(part: Part) -> JournalAudit:
-        return JournalAudit(results, sweep, seal, is_void=is_void, final_members=final_members, part=part)
-
-    # A seal that disagrees about sweep.json is a problem already, and a small directory is done before a fork is.
-    is_shared = len(sweep.plan_keys) >= _MIN_SHARED_TRIALS and (seal is None or seal.sweep_json == sweep.digest)
-    tally = prove_together(begin) if is_shared else None
-    missing: tuple[str, ...] = ()
-    if tally is None or tally.n_with_rows < len(sweep.plan_keys):
-        journal = begin(WHOLE).run()
-        missing = _finish(results, journal, sweep, seal)
-        problems.extend(journal.problems)
-        tally = count(journal)
+    journal = JournalAudit(results, sweep, seal, is_void=is_void, final_members=final_members).run()
+    missing = _finish(results, journal, sweep, seal)
+    problems.extend(journal.problems)
     return AuditReport(
         sweep=sweep.sweep,
         sealed=seal is not None,
         seal_digest=None if seal is None else seal.digest,
-        n_rows=tally.n_rows,
-        n_attempts=tally.n_attempts,
+        n_rows=journal.n_rows,
+        n_attempts=journal.rows.n_attempts,
         n_planned=len(sweep.plan_keys),
-        n_with_rows=tally.n_with_rows,
-        n_counting=tally.n_counting,
+        n_with_rows=len(journal.rows.with_rows),
+        n_counting=len(journal.rows.counting),
         missing=missing,
         problems=tuple(problems.kept),
         counts=dict(problems.counts),
+    )
+
+
+def _report_whole(sweep: SweepFile, proof: Proof) -> AuditReport:
+    n_planned = len(sweep.plan_keys)
+    return AuditReport(
+        sweep=sweep.sweep,
+        sealed=True,
+        seal_digest=proof.seal_digest,
+        n_rows=proof.n_rows,
+        n_attempts=proof.n_attempts,
+        n_planned=n_planned,
+        n_with_rows=n_planned,
+        n_counting=proof.n_counting,
+        missing=(),
+        problems=(),
+        counts={},
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from fairtrial.store.artifacts import EntryKind, FileDigest, digest_listed_file, list_directory, walk
 from fairtrial.store.attempts import read_attempt_name
 from fairtrial.store.layout import INTENT, OUTCOME, TRIALS
-from fairtrial.store.part import WHOLE, Part
 from fairtrial.store.problems import ProblemKind, Problems
 
 __all__ = ["Inventory"]
@@ -22,7 +21,6 @@ class Inventory:
         trials: Names of the planned trials' directories.
         sealed: What the seal lists, or None for an unsealed directory.
         problems: Where findings go.
-        part: The share of the trials whose files are looked at.
 
     Raises:
         OSError: A directory cannot be read.
@@ -35,12 +33,10 @@ class Inventory:
         trials: Collection[str],
         sealed: Mapping[str, FileDigest] | None,
         problems: Problems,
-        part: Part = WHOLE,
     ) -> None:
         self._root = f"{root}/"
         # Whatever is looked at is taken out: what stays was sealed and is not there.
-        self._sealed = None if sealed is None else _take_part(sealed, part)
-        self._part = part
+        self._sealed = None if sealed is None else dict(sealed)
         self._problems = problems
         self._reported: set[str] = set()
         # What is listed here is a directory, and no link to one.
@@ -159,8 +155,6 @@ class Inventory:
             if trial.name not in trials or not trial.is_dir(follow_symlinks=False):
                 self._report_foreign(trial, "belongs to no planned trial")
                 continue
-            if not self._part.has_trial(trial.name):
-                continue
             for attempt in list_directory(trial.path):
                 if read_attempt_name(attempt.name) is None or not attempt.is_dir(follow_symlinks=False):
                     self._report_foreign(attempt, "is no attempt")
@@ -187,8 +181,6 @@ class Inventory:
         Args:
             uncovered: Names in the root that the seal does not list.
         """
-        if not self._part.is_first:
-            return
         for top in list_directory(self._root):
             if not top.is_dir(follow_symlinks=False):
                 is_file = top.is_file(follow_symlinks=False)
@@ -211,12 +203,6 @@ class Inventory:
         """Report what the seal lists and nobody has seen."""
         for path in sorted(self._sealed or ()):
             self._report(ProblemKind.ARTIFACT_REMOVED, path, "sealed and not there")
-
-
-def _take_part(sealed: Mapping[str, FileDigest], part: Part) -> dict[str, FileDigest]:
-    if part == WHOLE:
-        return dict(sealed)
-    return {path: digest for path, digest in sealed.items() if part.has_path(path)}
 
 
 def _is_as_recorded(found: Mapping[str, FileDigest], artifacts: Mapping[str, FileDigest] | None) -> bool:

@@ -12,7 +12,6 @@ from fairtrial.store.attempts import MAX_ATTEMPT, read_outcome
 from fairtrial.store.chain import (
     ChainedRow,
     ChainError,
-    Identity,
     LineError,
     LineFault,
     encode_row,
@@ -24,7 +23,6 @@ from fairtrial.store.chain import (
 from fairtrial.store.diagnosis import Finding, LineIndex, Sealed, diagnose, digest_bytes
 from fairtrial.store.inventory import Inventory
 from fairtrial.store.layout import OUTCOME, Results
-from fairtrial.store.part import WHOLE, Part
 from fairtrial.store.problems import ProblemKind, Problems
 from fairtrial.store.row_audit import RowAudit
 from fairtrial.store.seal import Seal, uncovered_names
@@ -51,7 +49,6 @@ class JournalAudit:
         *,
         is_void: Callable[[Mapping[str, object]], bool],
         final_members: Collection[str],
-        part: Part = WHOLE,
     ) -> None:
         self.n_rows: int | None = None
         self._results = results
@@ -59,7 +56,6 @@ class JournalAudit:
         self._seal = seal
         self._is_void = is_void
         self._final_members = final_members
-        self._part = part
         self._name = results.results_jsonl.name
         self._restart()
 
@@ -70,7 +66,6 @@ class JournalAudit:
             trials=frozenset(self._sweep.trial_names),
             sealed=None if self._seal is None else self._seal.artifacts,
             problems=self.problems,
-            part=self._part,
         )
         self.rows = RowAudit(
             self._results,
@@ -93,18 +88,6 @@ class JournalAudit:
                 self._restart()
                 self._explain(file)
         return self
-
-    def prove(self) -> bool:
-        """Tell whether the chain holds and nothing was found: for a part, which cannot explain damage.
-
-        Raises:
-            OSError: It cannot be read.
-        """
-        with self._open() as file:
-            if file is None or not self._follow(file) or self.problems.counts:
-                return False
-        self.check_unrecorded()
-        return not self.problems.counts
 
     def check_unrecorded(self) -> None:
         """Check what no row leads to: attempts without rows, and everything outside `trials/`.
@@ -152,17 +135,9 @@ class JournalAudit:
         """Take the rows of a journal whose chain holds; False when it does not."""
         head = self._sweep.digest
         n_rows = 0
-        identity: Identity | None = None
-        is_ours = True
         try:
             for row in follow_chain(read_lines(file), sweep=self._sweep.sweep, genesis=self._sweep.digest):
-                if row.identity is not identity:
-                    identity = row.identity
-                    is_ours = self._has(identity)
-                    if not is_ours:
-                        self.rows.finish()
-                if is_ours:
-                    self.rows.take(row)
+                self.rows.take(row)
                 head, n_rows = row.digest, row.line
         except ChainError as error:
             if not self._take_torn_tail(file, error.fault, line=error.line, end=error.offset + error.n_bytes):
@@ -172,12 +147,6 @@ class JournalAudit:
         self.rows.finish()
         self.n_rows = n_rows
         return True
-
-    def _has(self, identity: Identity) -> bool:
-        """Tell whether rows are this part's; those of no planned trial are everybody's."""
-        if self._part == WHOLE or not self._sweep.plans(identity.key, at=identity.plan_index):
-            return True
-        return self._part.has_trial(self._sweep.trial_names[identity.plan_index])
 
     def _take_torn_tail(self, file: BinaryIO, fault: LineFault, *, line: int, end: int) -> bool:
         """Report bytes without newline at the end of a journal that is still being written; False for anything else."""

@@ -8,7 +8,7 @@ from fairtrial.store.chain import ChainedRow, Identity, render_row
 from fairtrial.store.documents import BrokenDocumentError
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
-__all__ = ["OutcomeCursor"]
+__all__ = ["OutcomeCursor", "read_artifacts"]
 
 _AFTER_HEAD = b',"sweep":'
 
@@ -31,10 +31,8 @@ class OutcomeCursor:
         Raises:
             IntegrityError: It cannot be believed, or belongs to another attempt.
         """
-        # Rows stand last and are proven by comparison, so in our own form only what is before them needs parsing. No
-        # string can hold the mark: its quotes would be escaped.
-        at = data.find(ROWS_BEGIN)
-        artifacts = _read_artifacts(data[: max(at, 0)] + b"}", identity)
+        # Rows stand last and are proven by comparison, so in our own form only what is before them needs parsing.
+        artifacts: Mapping[str, FileDigest] | None = read_artifacts(data, identity[1:4])
         if artifacts is None:
             outcome = parse_outcome(path, data)
             if (outcome.sweep, outcome.key, outcome.attempt) != (identity.sweep, identity.key, identity.attempt):
@@ -42,10 +40,9 @@ class OutcomeCursor:
                 raise BrokenDocumentError(f"{path}: belongs to {whose}")
             artifacts = outcome.artifacts
             data = encode_outcome(outcome.document)
-            at = data.find(ROWS_BEGIN)
         self.artifacts = artifacts
         self._data = data
-        self._at = at + len(ROWS_BEGIN)
+        self._at = data.find(ROWS_BEGIN) + len(ROWS_BEGIN)
 
     def take(self, row: ChainedRow) -> bool:
         """Tell whether the outcome's next row is this one, and the last if it is final; step over it."""
@@ -64,13 +61,18 @@ class OutcomeCursor:
         return not row.final or self._at == len(self._data)
 
 
-def _read_artifacts(head: bytes, identity: Identity) -> Mapping[str, FileDigest] | None:
-    """Read the artifacts from an outcome without its rows; None when it is not in our form, or not this attempt's."""
+def read_artifacts(data: bytes, identity: tuple[str, str, int]) -> dict[str, FileDigest] | None:
+    """Read the artifacts from the bytes of an outcome, without its rows; None when they are not in our form.
+
+    Args:
+        data: The bytes.
+        identity: The sweep, key and attempt that it must belong to; None is returned when it does not.
+    """
+    # No string can hold the mark: its quotes would be escaped.
+    head = data[: max(data.find(ROWS_BEGIN), 0)] + b"}"
     try:
         document = parse_object(head)
-        own = (OUTCOME_SCHEMA, identity.sweep, identity.key, identity.attempt)
-        if (document.get("schema"), document.get("sweep"), document.get("key"), document.get("attempt")) == own:
-            return read_digests(document)
+        own = (document.get("schema"), document.get("sweep"), document.get("key"), document.get("attempt"))
+        return read_digests(document) if own == (OUTCOME_SCHEMA, *identity) else None
     except MalformedJsonError:
-        pass
-    return None
+        return None

@@ -1,87 +1,70 @@
-"""Proving intact evidence quickly: two processes share the trials. Neither explains damage; `audit` does, alone."""
+"""Proving an intact, sealed directory quickly: this process proves the rows, one beside it the files.
+
+An outcome is read by both, as rows and as a file. Neither explains damage; `audit` does, alone.
+"""
 
 import json
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
 
 from fairtrial.host.beside import can_work_beside, working_beside
-from fairtrial.store.journal_audit import JournalAudit
-from fairtrial.store.part import Part
+from fairtrial.store.file_proof import FileProof, prove_files
+from fairtrial.store.layout import Results
+from fairtrial.store.row_proof import RowProof, prove_rows
+from fairtrial.store.sweep_file import SweepFile
 
-__all__ = ["Tally", "count", "prove_part", "prove_together"]
-
-N_PARTS = 2  # each follows the whole chain: a third would gain little
+__all__ = ["Proof", "join", "prove"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What an audit counts.
+class Proof:
+    """What a whole, sealed directory holds; every planned trial has rows.
 
     Attributes:
-        n_rows: Lines in the journal, whosever they are; None when it could not be read.
+        seal_digest: SHA-256 of `seal.json` in hex.
+        n_rows: Lines in the journal.
         n_attempts: Attempts with all their rows.
-        n_with_rows: Planned trials with an attempt in the journal.
         n_counting: Planned trials with a counting attempt.
     """
 
-    n_rows: int | None
+    seal_digest: str
+    n_rows: int
     n_attempts: int
-    n_with_rows: int
     n_counting: int
 
 
-def prove_together(begin: Callable[[Part], JournalAudit]) -> Tally | None:
-    """Prove all parts, half of them in a process beside this one; None when it cannot be done, or not so.
-
-    Args:
-        begin: Begins an audit of a part.
-
-    Raises:
-        OSError: A file cannot be read.
-    """
+def prove(
+    results: Results,
+    sweep: SweepFile,
+    *,
+    is_void: Callable[[Mapping[str, object]], bool],
+    final_members: Collection[str],
+    expect: str | None,
+) -> Proof | None:
+    """Prove a directory; None when it cannot be done, or anything is not as it should be. Arguments as for `audit`."""
     if not can_work_beside():
         return None
-    first, second = (Part(number=number, n_parts=N_PARTS) for number in range(N_PARTS))
-    with working_beside(lambda: _encode(prove_part(begin(second)))) as wait_result:
-        ours = prove_part(begin(first))
-        if ours is None:
-            return None
-        theirs = _decode(wait_result())
-    if theirs is None or theirs.n_rows != ours.n_rows:
+    with working_beside(lambda: _encode(prove_files(results, sweep))) as wait_result:
+        rows = prove_rows(results, sweep, is_void=is_void, final_members=final_members)
+        return None if rows is None else join(sweep, rows, _decode(wait_result()), expect=expect)
+
+
+def join(sweep: SweepFile, rows: RowProof, files: FileProof | None, *, expect: str | None) -> Proof | None:
+    """Hold the two halves against each other, the plan, and the digest of the seal that was kept elsewhere."""
+    if files is None or (expect is not None and files.seal_digest != expect.lower()):
         return None
-    return Tally(
-        n_rows=ours.n_rows,
-        n_attempts=ours.n_attempts + theirs.n_attempts,
-        n_with_rows=ours.n_with_rows + theirs.n_with_rows,
-        n_counting=ours.n_counting + theirs.n_counting,
+    told = (sweep.sweep, sweep.digest, rows.chain_head, rows.n_rows, rows.n_directories, rows.endings)
+    seen = (files.sweep, files.sweep_json, files.chain_head, files.n_rows, files.n_directories, files.endings)
+    if told != seen or rows.n_with_rows != len(sweep.plan_keys):
+        return None
+    return Proof(
+        seal_digest=files.seal_digest, n_rows=rows.n_rows, n_attempts=rows.n_attempts, n_counting=rows.n_counting
     )
 
 
-def prove_part(journal: JournalAudit) -> Tally | None:
-    """Prove one part; None when anything at all is found.
-
-    Raises:
-        OSError: A file cannot be read.
-    """
-    return count(journal) if journal.prove() else None
+def _encode(files: FileProof | None) -> bytes:
+    return b"" if files is None else json.dumps(asdict(files)).encode()
 
 
-def count(journal: JournalAudit) -> Tally:
-    """Count what an audit that has run came by."""
-    return Tally(
-        n_rows=journal.n_rows,
-        n_attempts=journal.rows.n_attempts,
-        n_with_rows=len(journal.rows.with_rows),
-        n_counting=len(journal.rows.counting),
-    )
-
-
-def _encode(tally: Tally | None) -> bytes:
-    return b"" if tally is None else json.dumps(astuple(tally)).encode()
-
-
-def _decode(data: bytes | None) -> Tally | None:
-    if not data:
-        return None
-    n_rows, n_attempts, n_with_rows, n_counting = json.loads(data)
-    return Tally(n_rows=n_rows, n_attempts=n_attempts, n_with_rows=n_with_rows, n_counting=n_counting)
+def _decode(data: bytes | None) -> FileProof | None:
+    return FileProof(**json.loads(data)) if data else None

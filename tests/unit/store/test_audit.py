@@ -262,7 +262,7 @@ import fairtrial.store.audit as module
 from fairtrial.store.journal_audit import JournalAudit
 from fairtrial.store.layout import Results
 
-module._MIN_SHARED_TRIALS = 0
+module._MIN_PROVEN_TRIALS = 0
 alone = []
 run = JournalAudit.run
 JournalAudit.run = lambda audit: alone.append(1) or run(audit)
