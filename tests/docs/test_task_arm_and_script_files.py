@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from fairtrial.bench import arms, node, task_file, tasks
+from fairtrial.bench import arm_plugin, arms, node, task_file, tasks
 from fairtrial.cli.main import run
 from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
@@ -30,6 +30,7 @@ FORMS: dict[tuple[str, str], type[Any]] = {
     ("task-files.md", "A cheat"): task_file.CheatEntry,
     ("task-files.md", "Limits"): TaskLimits,
     ("arm-files.md", "An arm"): arms.ArmEntry,
+    ("arm-files.md", "A plugin"): arm_plugin.PluginEntry,
     ("arm-files.md", "A phase"): arms.PhaseEntry,
     ("script-files.md", "A script"): script.Script,
     ("script-files.md", "An agent"): script.AgentScript,

@@ -16,7 +16,7 @@ from fairtrial.model.sandbox import Bind
 __all__ = ["asked_version", "bind_beside_system", "found", "locate", "missing"]
 
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
-_ASK_S: Final = 60.0  # a cold start of the larger ones reads 400 MB from disk
+_ASK_S: Final = 240.0  # a cold start of the larger ones reads 400 MB from disk; on a busy machine it took more than 60
 _PROVIDED: Final = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from fairtrial.agents.events import Events, cost_of, count_of, member_of, objects_of, shortened, text_of, usage_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
-from fairtrial.agents.sessions import CONFIG_ROOT, base_environment, json_file, refuse_impossible
+from fairtrial.agents.sessions import CONFIG_ROOT, base_environment, json_file, refuse_impossible, withheld_tools
 from fairtrial.model.agent import (
     AGENT_ROOT,
     AgentProbe,
@@ -174,7 +174,7 @@ def _config(request: SessionRequest) -> dict[str, object]:
 def _prompt(request: SessionRequest) -> str:
     """The prompt, and below it every text file of every skill: there is no other way to give this agent one."""
     parts = [request.prompt]
-    for skill in request.skills:
+    for skill in () if Tool.SKILL in withheld_tools(request) else request.skills:
         for path, content in sorted(skill.files.items(), key=lambda item: (item[0] != "SKILL.md", item[0])):
             parts.append(f'<skill name="{skill.name}" file="{path}">\n{content.decode("utf-8", "replace")}\n</skill>')
     return "\n\n".join(parts)

@@ -12,6 +12,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final, Literal, cast
 
+from fairtrial.bench.arm_plugin import PluginEntry, PluginPlace, capture_arm_plugin
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
 from fairtrial.bench.task_file import check_model_name
 from fairtrial.config.document import Document
@@ -20,7 +21,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.agent import SkillProof, Tool
-from fairtrial.model.bench import Arm, Blob, Budget, Phase, SkillFiles
+from fairtrial.model.bench import Arm, Blob, Budget, Phase, PluginFiles, SkillFiles
 from fairtrial.protocols import Agent
 from fairtrial.workspace.overlay import CANDIDATE_PREFIX
 
@@ -58,7 +59,7 @@ class PhaseEntry:
     """One session of an arm, as written.
 
     Attributes:
-        prompt: Template: `{task}`, `{skill}` and `{<phase>}` are replaced literally.
+        prompt: Template: `{task}`, `{skill}`, `{plugin}` and `{<phase>}` are replaced literally.
         name: Its name; `work` when left out.
         skill: The skill that must be proven to have run: a key of the arm's `skills`, or a skill of the repository.
         tools: `explore`, `implement`, or a list of kinds of tools; all but the web when left out.
@@ -80,7 +81,7 @@ class PhaseEntry:
             raise ValueError("prompt is blank")
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r:.80} must be letters, digits, '.', '_' or '-'")
-        if self.name in {"task", "skill"}:
+        if self.name in {"task", "skill", "plugin"}:
             raise ValueError(f"name {self.name!r} has a meaning of its own in prompts; choose another")
         if self.timeout_s is not None and self.timeout_s <= 0:
             raise ValueError("timeout_s is more than 0")
@@ -110,6 +111,7 @@ class ArmEntry:
         like: A preset whose phases it takes instead.
         skills: Directories with a SKILL.md by skill name, below the file's directory, to be placed for the agent.
         names: Real names of the skills that a preset calls by others.
+        plugin: A plugin of the agent that it works with; the preset's when left out.
         agent: Agent plugin; the sweep's when left out.
         model: Model; the sweep's when left out.
         effort: How hard the model shall think.
@@ -124,6 +126,7 @@ class ArmEntry:
     like: str | None = None
     skills: Mapping[str, str] = field(default_factory=dict[str, str])
     names: Mapping[str, str] = field(default_factory=dict[str, str])
+    plugin: PluginEntry | None = None
     agent: str | None = None
     model: str | None = None
     effort: str | None = None
@@ -146,6 +149,8 @@ class ArmEntry:
                     raise ValueError(
                         f"the prompt of phase {phase.name!r} names {{{name}}}, which produces no file before"
                     )
+            if "{plugin}" in phase.prompt and self.plugin is None:
+                raise ValueError(f"the prompt of phase {phase.name!r} names {{plugin}}, but the arm has none")
             if "{skill}" in phase.prompt and phase.skill is None:
                 raise ValueError(f"the prompt of phase {phase.name!r} names {{skill}}, but the phase has none")
             if phase.produces is not None:
@@ -177,6 +182,7 @@ class Defaults:
         model: Model.
         effort: How hard the model shall think, or None.
         skills: Directories of skills by the name that presets call them by.
+        plugins: Plugins by name, for arms that do not say themselves where theirs is.
         context: Context plugin, or None.
     """
 
@@ -185,6 +191,7 @@ class Defaults:
     effort: str | None = None
     context: str | None = None
     skills: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    plugins: Mapping[str, PluginPlace] = field(default_factory=dict[str, PluginPlace])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +246,13 @@ def _resolve(document: Document, name: str, entry: ArmEntry, presets: Mapping[st
         line, column = document.locate(("arms", name, "like"))
         require_known(entry.like, presets, what="preset", where=f"{document.path}:{line}:{column}")
         preset = presets[entry.like]
-        entry = replace(entry, like=None, phases=preset.phases, context=entry.context or preset.context)
+        entry = replace(
+            entry,
+            like=None,
+            phases=preset.phases,
+            plugin=entry.plugin or preset.plugin,
+            context=entry.context or preset.context,
+        )
     used = {phase.skill for phase in entry.phases if phase.skill is not None}
     for role in entry.names:
         if role not in used:
@@ -291,9 +304,18 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         budget=entry.budget,
         unnamed_models=entry.unnamed_models,
         include_usage=entry.include_usage,
+        plugin=None if entry.plugin is None else _capture_plugin(found, entry.plugin, phases, defaults, blobs),
         context=None if (context := entry.context or defaults.context) == NO_CONTEXT else context,
     )
     return replace(arm, digest=arm_digest(arm))
+
+
+def _capture_plugin(
+    found: FoundArm, entry: PluginEntry, phases: Sequence[Phase], defaults: Defaults, blobs: BlobStore
+) -> PluginFiles:
+    placed = found.entry.skills
+    demanded = [phase.skill for phase in phases if phase.skill is not None and phase.skill not in placed]
+    return capture_arm_plugin(found.name, entry, found.root, demanded, defaults.plugins, blobs)
 
 
 def _names_and_places(found: FoundArm, defaults: Defaults) -> tuple[dict[str, str], dict[str, Path]]:
@@ -351,9 +373,10 @@ def require_provable(arm: Arm, agent: Agent) -> None:
             )
 
 
-def fill_prompt(phase: Phase, *, task: str, artifacts: Mapping[str, str]) -> str:
+def fill_prompt(phase: Phase, *, task: str, artifacts: Mapping[str, str], plugin: PluginFiles | None = None) -> str:
     """Fill a prompt template in one pass: what is put in is never looked at again."""
     values = {"task": task, **artifacts, **({} if phase.skill is None else {"skill": phase.skill})}
+    values |= {} if plugin is None else {"plugin": plugin.name}
     known = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
     return known.sub(lambda match: values[match[0][1:-1]], phase.prompt)
 

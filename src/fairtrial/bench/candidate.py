@@ -9,7 +9,15 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fairtrial.bench.arms import Defaults, FoundArm, arm_digest, arms_named, build_arm, loaded_skills
+from fairtrial.bench.arm_plugin import refuse_unused_plugins
+from fairtrial.bench.arms import (
+    Defaults,
+    FoundArm,
+    arm_digest,
+    arms_named,
+    build_arm,
+    loaded_skills,
+)
 from fairtrial.bench.blobs import BlobStore, framed_digest
 from fairtrial.model.bench import Arm, Blob, SkillFiles
 from fairtrial.workspace.overlay import Overlay, candidate_of, require_pairs
@@ -41,7 +49,9 @@ def build_arms(
     loaded = {name: loaded_skills(each, defaults) for name, each in found.items()}
     candidates = require_pairs(names, candidate.overlay if candidate else None, loaded)
     incumbents = [name for name in names if name not in candidates]
-    built = [build_arm(each, defaults, blobs) for each in arms_named(incumbents, found)]
+    named = arms_named(incumbents, found)
+    refuse_unused_plugins((each.entry.plugin for each in named), defaults.plugins)
+    built = [build_arm(each, defaults, blobs) for each in named]
     if candidate is None:
         return tuple(built)
     return tuple(arm for each in built for arm in (each, candidate_arm(each, candidate, blobs)))

@@ -16,10 +16,11 @@ from typing import Final, TypeAlias, cast
 
 from fairtrial.agents.sessions import withheld_names
 from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.plugin_files import PLUGIN_ROOT
 from fairtrial.bench.tool_server import bridge_to
 from fairtrial.errors import UsageError
 from fairtrial.model.agent import Installation, SessionRequest, Skill
-from fairtrial.model.bench import Arm, Phase
+from fairtrial.model.bench import Arm, Phase, PluginFiles
 from fairtrial.protocols import Agent
 from fairtrial.workspace.tree import Tree
 
@@ -42,12 +43,12 @@ NO_PATCH: Final = b"a patch"
 _EXPLAINED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "version": (),
     "plugin": (),
-    "arguments": ("model", "effort", "tools", "skills", "context"),
+    "arguments": ("model", "effort", "tools", "skills", "plugin", "context"),
     "variables": ("model", "effort", "tools", "context"),
     "configuration": ("model", "effort", "tools", "skills", "context"),
     "hooks": (),
     "mcp_servers": (),
-    "mounts": ("skills", "context"),
+    "mounts": ("skills", "plugin", "context"),
 }
 """For each aspect, the keys of an arm that may make it differ."""
 _GUIDANCE: Final = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENTS.override.md", "GEMINI.md", ".cursorrules")
@@ -78,6 +79,7 @@ def request_of(
         timeout_s=timeout_s,
         tools=phase.tools,
         skills=tuple(skills),
+        plugins=() if arm.plugin is None else (PLUGIN_ROOT,),
         mcp=() if arm.context is None else (bridge_to(arm.context),),
         effort=arm.effort,
         patch=patch,
@@ -85,7 +87,11 @@ def request_of(
 
 
 def describe_session(
-    agent: Agent, installation: Installation, request: SessionRequest, skills: Mapping[str, str]
+    agent: Agent,
+    installation: Installation,
+    request: SessionRequest,
+    skills: Mapping[str, str],
+    plugin: PluginFiles | None = None,
 ) -> Seen:
     """Describe a session without what differs from task to task and from trial to trial.
 
@@ -96,6 +102,7 @@ def describe_session(
         installation: What of the host it needs.
         request: What it is asked.
         skills: Digests of the placed skills by name.
+        plugin: The plugin that it works with.
 
     Raises:
         UsageError: The agent cannot do what is asked.
@@ -108,13 +115,15 @@ def describe_session(
     return {
         "tools": {"granted": granted, "withheld": list(withheld_names(agent, request))},
         "skills": dict(skills),
-        "plugins": list(request.plugins),
+        "plugins": {} if plugin is None else {plugin.name: plugin.manifest_digest},
         "arguments": _digest(json.dumps(plan.argv).encode()),
         "variables": {name: _digest(value.encode()) for name, value in sorted(plan.env.items())},
         "configuration": {target: _digest(content) for target, content in sorted(files.items())},
         "mcp_servers": {name: digest for servers, _ in found for name, digest in servers.items()},
         "hooks": {name: digest for _, hooks in found for name, digest in hooks.items()},
-        "mounts": sorted({*(bind.target for bind in plan.binds), *(each.target for each in plan.tmpfs)}),
+        "mounts": sorted(
+            {*(bind.target for bind in plan.binds), *(each.target for each in plan.tmpfs), *request.plugins}
+        ),
         "generated_files": sorted(file.target for file in plan.files),
     }
 
@@ -135,6 +144,7 @@ def describe_arm(agent: Agent, installation: Installation, arm: Arm, blobs: Blob
                 installation,
                 request_of(arm, phase, prompt="", token="", timeout_s=1.0, skills=skills, patch=b""),
                 digests,
+                arm.plugin,
             ),
         }
         for phase in arm.phases
@@ -179,6 +189,7 @@ def undeclared(agent: str, arm: Arm, phase: Phase, seen: Seen) -> Seen:
         "effort": arm.effort,
         "tools": None if phase.tools is None else sorted(phase.tools),
         "skills": {skill.name: skill.digest for skill in arm.skills},
+        "plugin": None if arm.plugin is None else arm.plugin.manifest_digest,
         "context": arm.context,
     }
     labelled: Seen = {}

@@ -16,6 +16,7 @@ from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
+from fairtrial.model.bench import PluginFiles
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 
@@ -24,6 +25,8 @@ __all__ = ["Row", "context_fields", "identity_of", "integrity_flags", "lost_row"
 Row: TypeAlias = dict[str, object]
 SCHEMA: Final = "bench-row/1"
 CENT: Final = 0.01
+CE_PLUGIN: Final = "compound-engineering"
+"""The shipped preset's plugin, which has fields of its own."""
 UNMEASURED: Final = (
     "input_tokens",
     "cache_creation_input_tokens",
@@ -39,6 +42,7 @@ def identity_of(spec: BenchSpec) -> Row:
     """What every row of an attempt says of the trial, measured or not."""
     bench, task, arm = spec.bench, spec.bench.task, spec.bench.arm
     placed = {skill.name: skill.digest for skill in arm.skills}
+    ce_plugin = arm.plugin if arm.plugin is not None and arm.plugin.name == CE_PLUGIN else None
     return {
         "schema": SCHEMA,
         **spec.metadata,
@@ -73,11 +77,24 @@ def identity_of(spec: BenchSpec) -> Row:
         "sandbox_dependency_manifest_digest": manifest_digest(task.dependencies),
         "sanitized_graph_snapshot_digest": None,
         "sanitized_graph_manifest_digest": None,
-        "ce_plugin_version": None,
-        "ce_plugin_manifest_digest": None,
+        "plugin": None if arm.plugin is None else _plugin_fields(arm.plugin),
+        "ce_plugin_version": None if ce_plugin is None else ce_plugin.version,
+        "ce_plugin_manifest_digest": None if ce_plugin is None else ce_plugin.manifest_digest,
         "skill_digest": next(iter(placed.values())) if len(placed) == 1 else None,
         "skill_digests": placed,
         "recorded_at": rfc3339(utc_now()),
+    }
+
+
+def _plugin_fields(plugin: PluginFiles) -> Row:
+    """Where a plugin comes from, as records tell it."""
+    return {
+        "name": plugin.name,
+        "version": plugin.version,
+        "manifest_schema_version": plugin.manifest_schema_version,
+        "manifest_digest": plugin.manifest_digest,
+        "file_count": plugin.file_count,
+        "total_bytes": plugin.total_bytes,
     }
 
 
@@ -93,6 +110,7 @@ def void_row(spec: BenchSpec, kind: str, detail: str) -> Row:
         "oracle_passed": None,
         "skill_invoked": None,
         "session_ids": [],
+        "plugin_seen": None,
         "transcript_missing": False,
         "transcript_artifacts": [],
         "diff_files": None,

@@ -10,6 +10,8 @@ from fairtrial.agents.sessions import SYSTEM_PATH
 from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
 from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
+from fairtrial.bench.plugin_files import PLUGIN_ROOT, frozen_plugin
+from fairtrial.bench.plugin_use import markers_of
 from fairtrial.bench.tool_server import ServerSeen, ToolServer, tool_markers
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
@@ -27,7 +29,7 @@ from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.layers import Layer
 
-__all__ = ["Session", "SessionOrder", "run_session"]
+__all__ = ["RELAY", "Session", "SessionOrder", "run_session"]
 
 PORT: Final = int(ENDPOINT.rpartition(":")[2])
 RELAY: Final = "/opt/relay.py"
@@ -165,13 +167,14 @@ def _markers(order: SessionOrder, agent: FoundAgent) -> tuple[str, ...]:
     """What is looked for in the text of each request."""
     skill = (order.marker,) if agent.agent.skills is SkillProof.FILE else ()
     index = order.index
-    return skill if index is None else (*skill, *tool_markers(index.context, index.server.tools))
+    tools = () if index is None else tool_markers(index.context, index.server.tools)
+    return (*skill, *markers_of(order.spec.bench.arm.plugin), *tools)
 
 
 def _describe(order: SessionOrder, agent: FoundAgent, request: SessionRequest) -> dict[str, object]:
     arm = order.spec.bench.arm
     digests = {skill.name: skill.digest for skill in arm.skills}
-    return describe_session(agent.agent, agent.installation, request, digests)
+    return describe_session(agent.agent, agent.installation, request, digests, arm.plugin)
 
 
 def _request(node: Node, order: SessionOrder, agent: FoundAgent, *, token: str) -> SessionRequest:
@@ -206,7 +209,10 @@ def _sandbox(
 ) -> SandboxSpec:
     task = order.spec.bench.task
     deadline_s = utc_now().timestamp() + order.timeout_s
+    plugin = order.spec.bench.arm.plugin
     binds = (workspace_bind(layer), *node.binds(task), *plan.binds)
+    if plugin is not None:
+        binds = (*binds, Bind(source=frozen_plugin(node.blobs, plugin), target=PLUGIN_ROOT))
     argv = plan.argv
     if opened is not None:
         relay = Bind(source=Path(payload_path[0]).resolve() / "relay.py", target=RELAY)

@@ -14,6 +14,7 @@ from fairtrial.bench.candidate_tree import prepare_arm
 from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.judge import Judgement, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
+from fairtrial.bench.plugin_use import is_from_plugin, listed_offers, plugin_seen
 from fairtrial.bench.proof import prove_skill
 from fairtrial.bench.rows import Row, context_fields, identity_of, integrity_flags, session_fields, void_row
 from fairtrial.bench.session import Session, SessionOrder, run_session
@@ -22,8 +23,10 @@ from fairtrial.errors import FairtrialError, HostError, IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.client import GatewayGoneError
 from fairtrial.host.files import write_durably
-from fairtrial.model.bench import Phase
+from fairtrial.model.agent import Tool
+from fairtrial.model.bench import Phase, PluginFiles
 from fairtrial.model.trial import BenchSpec
+from fairtrial.protocols import Agent
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.archive import pack_change
 from fairtrial.workspace.change import Change, Entry, Kind, read_change
@@ -120,10 +123,18 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
         "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
+        "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin),
         "plan_produced": work.artifacts.get("plan"),
     }
     row |= _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
     return row if left_over is None else row | _end_of_clean_up(row, left_over)
+
+
+def _plugin_seen(work: _Work, plugin: PluginFiles | None) -> list[Row] | None:
+    """What the model was told of the arm's plugin, session by session; None where there is none."""
+    if plugin is None:
+        return None
+    return [plugin_seen(session.phase, session.rows, plugin) for session in work.sessions]
 
 
 def _clean_up(stack: ExitStack) -> str | None:
@@ -162,7 +173,7 @@ def _work(
         order = SessionOrder(
             spec=spec,
             phase=phase,
-            prompt=fill_prompt(phase, task=bench.task.prompt, artifacts=work.artifacts),
+            prompt=fill_prompt(phase, task=bench.task.prompt, artifacts=work.artifacts, plugin=bench.arm.plugin),
             marker=f"fairtrial {secrets.token_hex(12)}",
             patch=node.blobs.read(bench.patch) if bench.patch else b"",
             cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
@@ -174,8 +185,12 @@ def _work(
         work.sessions.append(session)
         before, work.change = work.change, read_change(layer, prepared.template, slot=node.slot)
         work.ended = end_of_session(session) or _end_of_evidence(session)
+        if bench.arm.plugin is not None and session.rows and not listed_offers(session.rows, bench.arm.plugin):
+            work.flags.append(f"{phase.name}: plugin was not there")
         if phase.skill is not None:
-            proven = prove_skill(session.rows, phase.skill, agent.agent.skills, marker=order.marker)
+            proven = _prove(agent.agent, session, phase.skill, order.marker)
+            if proven and not is_from_plugin(session.rows, phase.skill, bench.arm.plugin):
+                proven = False  # a skill of the same name, from elsewhere
             proofs.append(proven)
             work.flags += _flag_of_proof(phase, proven, session)
             work.ended = work.ended or _end_of_proof(phase, proven)
@@ -184,6 +199,12 @@ def _work(
             break
     work.skill_invoked = False if False in proofs else None if None in proofs or not proofs else True
     return work
+
+
+def _prove(agent: Agent, session: Session, skill: str, marker: str) -> bool | None:
+    control = agent.tools.get(Tool.SKILL)
+    tools = () if control is None else control.names
+    return prove_skill(session.rows, skill, agent.skills, marker=marker, tools=tools)
 
 
 def _end_of_evidence(session: Session) -> Ended | None:
@@ -204,7 +225,7 @@ def _end_of_proof(phase: Phase, proven: bool | None) -> Ended | None:  # noqa: F
 
 def _flag_of_proof(phase: Phase, proven: bool | None, session: Session) -> list[str]:  # noqa: FBT001 - three values
     said = session.report.skills_used if session.report is not None else None
-    if said is None or proven is None or (phase.skill in said) == proven:
+    if said is None or proven is None or (phase.skill in {each.rpartition(":")[2] for each in said}) == proven:
         return []
     return [f"{phase.name}: skill {phase.skill}"]
 

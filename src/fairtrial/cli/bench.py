@@ -9,7 +9,14 @@ from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.task_file import check_model_name
 from fairtrial.cli.finish import finish_bench
 from fairtrial.cli.gating import policy_options
-from fairtrial.cli.options import WordsCommand, existing, path_option, skill_directories, split_names
+from fairtrial.cli.options import (
+    WordsCommand,
+    existing,
+    path_option,
+    plugin_places,
+    skill_directories,
+    split_names,
+)
 from fairtrial.cli.output import print_json
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
@@ -36,6 +43,13 @@ SEED = 20260908
 @path_option("--arms-file", "YAML file with arms of your own.")
 @click.option(
     "--skill", "skills", multiple=True, metavar="ROLE=DIR", help="Directory of a skill that an arm calls ROLE."
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="NAME@VERSION=DIR",
+    help="Directory of a plugin that an arm works with.",
 )
 @click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell.")
 @click.option("--model", required=True, help="The model, by a name that always means the same.")
@@ -96,6 +110,7 @@ def command(
     arms: str,
     arms_file: Path | None,
     skills: tuple[str, ...],
+    plugins: tuple[str, ...],
     runs: int,
     model: str,
     agent: str,
@@ -170,6 +185,7 @@ def command(
         arms=split_names(arms, "--arms"),
         arms_file=existing(arms_file),
         skills=skill_directories(skills),
+        plugins=plugin_places(plugins),
         runs=runs,
         model=named_model,
         agent=agent,

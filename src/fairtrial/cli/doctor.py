@@ -18,6 +18,7 @@ from fairtrial.host.files import free_bytes
 from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import filesystem_of
 from fairtrial.host.namespace import Isolation, probe_isolation
+from fairtrial.model.agent import AgentProbe
 from fairtrial.model.loop import Variant
 from fairtrial.plugins import load_plugin, plugin_names
 from fairtrial.protocols import Agent
@@ -177,15 +178,19 @@ def _agents() -> Iterator[Check]:
         except FairtrialError as problem:
             yield Check(name=label, status=Status.NOTE, found=str(problem))
             continue
-        if probe.missing is not None:
-            yield Check(name=label, status=Status.NOTE, found=probe.missing)
-            continue
-        found = f"{probe.version or 'no version'} at {probe.binary}"
-        if untested := probe.details.get("untested"):
-            yield Check(name=label, status=Status.NOTE, found=f"{found}; {untested}", remedy=agent.install)
-        else:
-            tested = "" if agent.tested_version is None else ", the tested version"
-            yield Check(name=label, status=Status.OK, found=found + tested)
+        yield _agent(label, agent, probe)
+
+
+def _agent(label: str, agent: Agent, probe: AgentProbe) -> Check:
+    """What is installed of an agent, which version was tested, and what installs that."""
+    tested = "" if agent.tested_version is None else f"; tested: {agent.tested_version}"
+    if probe.missing is not None:
+        reason = probe.missing.removesuffix(f"; install it: {agent.install}")
+        return Check(name=label, status=Status.NOTE, found=f"not usable: {reason}{tested}", remedy=agent.install)
+    found = f"{probe.version or 'no version'} at {probe.binary}{tested}"
+    if untested := probe.details.get("untested"):
+        return Check(name=label, status=Status.NOTE, found=f"{found}; {untested}", remedy=agent.install)
+    return Check(name=label, status=Status.OK, found=f"{found}; installed by: {agent.install}")
 
 
 def _contexts() -> Iterator[Check]:

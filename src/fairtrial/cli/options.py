@@ -8,9 +8,19 @@ from typing import TypeVar
 import click
 from typing_extensions import override
 
+from fairtrial.bench.plugin_files import is_exact_version
 from fairtrial.errors import UsageError
+from fairtrial.sweep.bench_plan import PluginOptions
 
-__all__ = ["WordsCommand", "existing", "path_option", "require_digest", "skill_directories", "split_names"]
+__all__ = [
+    "WordsCommand",
+    "existing",
+    "path_option",
+    "plugin_places",
+    "require_digest",
+    "skill_directories",
+    "split_names",
+]
 
 F = TypeVar("F", bound=Callable[..., object])
 WORDS = ("--arms", "--only")
@@ -79,4 +89,25 @@ def skill_directories(given: tuple[str, ...]) -> dict[str, str]:
         if role in found:
             raise UsageError(f"--skill: {role!r} is given twice; give it once")
         found[role] = str(Path(directory).absolute())
+    return found
+
+
+def plugin_places(given: tuple[str, ...]) -> dict[str, PluginOptions]:
+    """`--plugin NAME@VERSION=DIR`, by name.
+
+    Raises:
+        UsageError: One has another form, or no exact version.
+    """
+    found: dict[str, PluginOptions] = {}
+    for each in given:
+        named, equals, directory = each.partition("=")
+        name, at, version = named.rpartition("@")
+        if not equals or not at or not name or not directory or not is_exact_version(version):
+            raise UsageError(
+                f"--plugin: {each!r} is not NAME@VERSION=DIRECTORY with an exact version, as in"
+                " compound-engineering@1.2.3=plugins/compound-engineering"
+            )
+        if name in found:
+            raise UsageError(f"--plugin: {name!r} is given twice; give it once")
+        found[name] = PluginOptions(version=version, directory=str(Path(directory).absolute()))
     return found

@@ -18,6 +18,7 @@ __all__ = [
     "Oracle",
     "OracleFile",
     "Phase",
+    "PluginFiles",
     "SkillFiles",
     "Task",
     "TaskLimits",
@@ -220,6 +221,35 @@ class SkillFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PluginFiles:
+    """A plugin of the agent, captured and frozen for an arm.
+
+    Attributes:
+        name: What its manifest calls it.
+        version: Its exact version.
+        manifest_schema_version: Of what `manifest_digest` is over.
+        manifest_digest: Over path, digest, size and executable bit of each file.
+        file_count: Its files.
+        total_bytes: Of all of them.
+        offers: What it has to offer a model, as Claude Code calls it: `<plugin>:<skill, command or agent>`, in order.
+        dropped: Paths that were left out because their names are those of tests, documents, secrets or repositories.
+    """
+
+    name: str
+    version: str
+    manifest_schema_version: int
+    manifest_digest: str
+    file_count: int
+    total_bytes: int
+    offers: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+    def has_skill(self, name: str) -> bool:
+        """Whether a skill of this name is one of its own."""
+        return f"{self.name}:{name}" in self.offers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """One session of an arm.
 
@@ -284,6 +314,7 @@ class Arm:
         context: Name of the context whose tools its sessions have, or None.
         overlay: Files of a candidate that are put over the tree, by path; none for an arm in use.
         overlay_digest: Of the whole candidate; None for an arm in use.
+        plugin: The agent's plugin that it works with, or None.
         digest: Over all the others.
     """
 
@@ -301,6 +332,7 @@ class Arm:
     context: str | None = None
     overlay: tuple[Blob, ...] = ()
     overlay_digest: str | None = None
+    plugin: PluginFiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

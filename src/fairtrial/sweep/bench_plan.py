@@ -9,7 +9,7 @@ from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
 from fairtrial.workspace.skill_layout import SkillLayout
 
-__all__ = ["BenchOptions", "CandidateOptions", "PlannedBench", "plan_bench", "plan_controls"]
+__all__ = ["BenchOptions", "CandidateOptions", "PlannedBench", "PluginOptions", "plan_bench", "plan_controls"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,19 @@ class CandidateOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PluginOptions:
+    """Where the operator has a plugin.
+
+    Attributes:
+        version: Its exact version.
+        directory: Its directory (absolute).
+    """
+
+    version: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
     """What the user asked of the agent lane, as `sweep.json` holds it; paths are absolute.
 
@@ -50,6 +63,7 @@ class BenchOptions:
         arms: Names of the arms, in the order asked.
         arms_file: A person's own arms, or None.
         skills: Directories of skills by the name that presets call them by.
+        plugins: Where plugins are that arms work with, by name.
         runs: Runs of each cell.
         model: The model.
         agent: The agent plugin.
@@ -78,6 +92,7 @@ class BenchOptions:
     include_expensive: bool = False
     arms_file: str | None = None
     skills: Mapping[str, str] = field(default_factory=dict[str, str])
+    plugins: Mapping[str, PluginOptions] = field(default_factory=dict[str, PluginOptions])
     effort: str | None = None
     metric: str = "cost_usd"
     timeout_s: float = 3600.0

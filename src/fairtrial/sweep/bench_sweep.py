@@ -12,6 +12,7 @@ from typing import Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial import __version__
+from fairtrial.bench.arm_plugin import PluginPlace
 from fairtrial.bench.arms import Defaults, loaded_skills, read_arms, require_provable
 from fairtrial.bench.blobs import BlobStore, read_stable
 from fairtrial.bench.candidate import Candidate, build_arms
@@ -165,6 +166,10 @@ def open_inputs(
         effort=options.effort,
         context=options.context,
         skills={role: Path(path) for role, path in options.skills.items()},
+        plugins={
+            name: PluginPlace(version=place.version, directory=Path(place.directory))
+            for name, place in options.plugins.items()
+        },
     )
     found = read_arms(Path(options.arms_file) if options.arms_file else None)
     candidate = frozen or (None if options.candidate is None else read_candidate(options.candidate))
@@ -177,6 +182,8 @@ def open_inputs(
     pinned[f"engine.{options.engine}.plugin_sha256"] = load_plugin("fairtrial.engines", options.engine).file_sha256
     dialects: set[str] = set()
     environments: dict[str, tuple[Seen, ...]] = {}
+    plugins = [arm.plugin for arm in arms if arm.plugin is not None]
+    pinned |= {f"plugin.{each.name}@{each.version}.sha256": each.manifest_digest for each in plugins}
     if candidate is not None:
         pinned["candidate.sha256"] = candidate.overlay.digest
     skills_directories: dict[str, str | None] = {}

@@ -94,16 +94,6 @@ def test_a_program_of_another_version_is_left_alone_and_the_pinned_one_is_built(
     assert list(machine.home.iterdir()) == []
 
 
-def test_when_only_what_is_found_will_do_nothing_is_built(machine: Machine) -> None:
-    machine.put_rust("1.96.0")
-    done = machine.run("--found", "oak")
-    assert (done.returncode, done.stdout, done.stderr) == (3, "", "built: no oak 0.102.0 is here\n")
-    assert not machine.log.exists()
-    machine.put(machine.bin / "oak", prints(OAK))
-    assert machine.run("--found", "oak").returncode == 0
-    assert machine.set_up.exists()
-
-
 def test_what_was_built_must_be_what_was_asked_for(machine: Machine) -> None:
     machine.put_rust("1.96.0", built="oak 0.103.0")
     done = machine.run("oak")

@@ -97,6 +97,11 @@ def test_skills_are_placed_where_the_agent_looks_or_stand_in_its_prompt(agent: t
     assert file_of(plan, f"/home/agent/{agent.skills_directory}/acme/more/x.md") == b"MORE-OF-ACME"
 
 
+def test_a_skill_that_is_withheld_is_in_no_prompt() -> None:
+    plan = plan_of(MiniSweAgent, skills=(SKILL,), tools=frozenset(Tool) - {Tool.SKILL})
+    assert json.loads(file_of(plan, "session.yaml"))["run"]["task"] == PROMPT
+
+
 @pytest.mark.parametrize("agent", [BashAgent, ClaudeCode, GeminiCli, OpenCode])
 def test_without_placed_skills_the_users_skills_are_masked(agent: type[Agent]) -> None:
     (mask,) = plan_of(agent).tmpfs

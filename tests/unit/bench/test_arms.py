@@ -6,10 +6,20 @@ import pytest
 
 from fairtrial.agents.bash_agent import BashAgent
 from fairtrial.agents.nop import Nop
-from fairtrial.bench.arms import Defaults, arms_named, build_arm, fill_prompt, read_arms, require_provable
+from fairtrial.bench.arm_plugin import PluginPlace, refuse_unused_plugins
+from fairtrial.bench.arms import (
+    Defaults,
+    arms_named,
+    build_arm,
+    fill_prompt,
+    read_arms,
+    require_provable,
+)
 from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.environment import describe_arm
+from fairtrial.cli.options import plugin_places
 from fairtrial.errors import ConfigError, UsageError
-from fairtrial.model.agent import Tool
+from fairtrial.model.agent import Installation, Tool
 from fairtrial.model.bench import Arm, Phase
 
 MODEL = "claude-sonnet-4-5"
@@ -32,7 +42,8 @@ def build(tmp_path: Path, blobs: BlobStore, name: str, text: str | None = None, 
 
 
 def test_the_presets_are_those_of_the_specification() -> None:
-    assert {"workflow", "workflow_direct", "baseline"} <= read_arms(None).keys()
+    presets = {"workflow", "workflow_direct", "ce_workflow", "ce_workflow_direct", "baseline"}
+    assert presets <= read_arms(None).keys()
 
 
 def test_a_preset_takes_a_persons_skills(tmp_path: Path, blobs: BlobStore) -> None:
@@ -97,6 +108,12 @@ def test_like_takes_a_presets_phases_and_names_its_skills(tmp_path: Path, blobs:
         ("mine: {phases: [{promt: x}]}", "did you mean 'prompt'?"),
         ("mine: {like: workflow, names: {plam: x}}", "no phase of 'mine' uses a skill 'plam'"),
         ("mine: {like: workflow, model: gpt-latest}", "no fixed model"),
+        ("mine: {phases: [{prompt: 'use {plugin}'}]}", "names {plugin}, but the arm has none"),
+        ("mine: {phases: [{prompt: x, name: plugin}]}", "has a meaning of its own"),
+        ("mine: {like: ce_workflow, plugin: {name: a b}}", "must be letters"),
+        ("mine: {like: ce_workflow, plugin: {name: p, version: 1.2.3}}", "both 'version' and 'directory'"),
+        ("mine: {like: ce_workflow, plugin: {name: p, version: ^1.2.3, directory: d}}", "no exact version"),
+        ("mine: {like: ce_workflow, plugin: {name: p, parts: [hooks]}}", "none that is taken"),
     ],
 )
 def test_what_is_wrong_is_named_at_its_place(tmp_path: Path, arm: str, words: str) -> None:
@@ -162,3 +179,85 @@ def test_the_preset_without_tool_servers_has_no_context_whatever_the_sweep_gives
     arms = [build_arm(each, defaults, blobs) for each in found]
     assert [arm.context for arm in arms] == ["ctags", None, None, "ctags"]
     assert arms[0].phases == arms[1].phases
+
+
+def plugin(root: Path, name: str = "compound-engineering", *, lacking: str = "") -> Path:
+    skills = [each for each in ("ce-plan", "ce-work", "ce-code-review") if each != lacking]
+    for each in skills:
+        skill(root / "skills", each)
+    (root / ".claude-plugin").mkdir()
+    (root / ".claude-plugin" / "plugin.json").write_text(f'{{"name": "{name}", "version": "0.3.1"}}')
+    return root
+
+
+def with_plugin(blobs: BlobStore, arm: str, text: Path | None, places: dict[str, Path]) -> Arm:
+    named = {name: PluginPlace(version="0.3.1", directory=directory) for name, directory in places.items()}
+    (found,) = arms_named([arm], read_arms(text))
+    defaults = Defaults(agent="claude-code", model=MODEL, plugins=named)
+    refuse_unused_plugins([found.entry.plugin], defaults.plugins)
+    return build_arm(found, defaults, blobs)
+
+
+def test_the_plugin_presets_take_the_plugin_that_the_operator_supplies(tmp_path: Path, blobs: BlobStore) -> None:
+    place = {"compound-engineering": plugin(tmp_path / "ce")}
+    arm = with_plugin(blobs, "ce_workflow", None, place)
+    assert [phase.skill for phase in arm.phases] == ["ce-plan", "ce-work"]
+    assert arm.plugin is not None
+    assert arm.plugin.has_skill("ce-code-review")
+    direct = with_plugin(blobs, "ce_workflow_direct", None, place)
+    assert [phase.skill for phase in direct.phases] == ["ce-work"]
+    assert direct.plugin == arm.plugin
+    prompt = fill_prompt(direct.phases[0], task="T", artifacts={}, plugin=direct.plugin)
+    assert "the ce-work skill of the compound-engineering plugin" in prompt
+
+
+def test_a_plugins_bytes_are_in_the_arms_digest(tmp_path: Path, blobs: BlobStore) -> None:
+    root = plugin(tmp_path / "ce")
+    place = {"compound-engineering": root}
+    before = with_plugin(blobs, "ce_workflow", None, place)
+    (root / "skills" / "ce-code-review" / "SKILL.md").write_text("Other.\n")
+    assert with_plugin(blobs, "ce_workflow", None, place).digest != before.digest
+
+
+def test_a_plugin_arm_without_its_plugin_and_a_plugin_without_an_arm_are_refused(
+    tmp_path: Path, blobs: BlobStore
+) -> None:
+    with pytest.raises(UsageError, match="'ce_workflow' needs the plugin 'compound-engineering'"):
+        with_plugin(blobs, "ce_workflow", None, {})
+    with pytest.raises(UsageError, match="--plugin compound-engineering: no arm of this sweep asks for it"):
+        with_plugin(blobs, "baseline", None, {"compound-engineering": plugin(tmp_path / "ce")})
+
+
+def test_a_preset_demands_all_of_its_plugins_skills(tmp_path: Path, blobs: BlobStore) -> None:
+    with pytest.raises(UsageError, match=r"has no skills/ce-code-review/SKILL\.md"):
+        with_plugin(
+            blobs, "ce_workflow", None, {"compound-engineering": plugin(tmp_path / "ce", lacking="ce-code-review")}
+        )
+
+
+def test_a_file_may_say_which_plugin_a_presets_phases_work_with(tmp_path: Path, blobs: BlobStore) -> None:
+    plugin(tmp_path / "own", "own")
+    path = tmp_path / "arms.yaml"
+    path.write_text("arms: {mine: {like: ce_workflow, plugin: {name: own, version: 0.3.1, directory: own}}}\n")
+    arm = with_plugin(blobs, "mine", path, {})
+    assert arm.plugin is not None
+    assert (arm.plugin.name, arm.plugin.version) == ("own", "0.3.1")
+
+
+def test_an_agent_that_loads_no_plugins_is_refused_before_anything_is_spent(tmp_path: Path, blobs: BlobStore) -> None:
+    arm = with_plugin(blobs, "ce_workflow", None, {"compound-engineering": plugin(tmp_path / "ce")})
+    with pytest.raises(UsageError, match="BashAgent loads no plugins"):
+        describe_arm(BashAgent(), Installation(argv=("x",)), arm, blobs)
+
+
+@pytest.mark.parametrize("given", ["p=d", "p@=d", "@1.2.3=d", "p@1.2.3", "p@1.2.3=", "p@latest=d", "p@^1.2.3=d"])
+def test_a_plugin_is_named_with_its_exact_version_and_its_directory(given: str) -> None:
+    with pytest.raises(UsageError, match="is not NAME@VERSION=DIRECTORY"):
+        plugin_places((given,))
+
+
+def test_a_plugin_is_named_once() -> None:
+    (place,) = plugin_places(("p@1.2.3=plugins/p",)).values()
+    assert (place.version, Path(place.directory)) == ("1.2.3", Path("plugins/p").absolute())
+    with pytest.raises(UsageError, match="given twice"):
+        plugin_places(("p@1.2.3=a", "p@1.2.4=b"))

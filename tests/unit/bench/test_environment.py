@@ -19,7 +19,7 @@ from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.environment import describe_arm, describe_tree, require_declared, undeclared
 from fairtrial.errors import UsageError
 from fairtrial.model.agent import Installation, McpServer, SessionPlan, SessionRequest, Tool
-from fairtrial.model.bench import Arm, Phase
+from fairtrial.model.bench import Arm, Phase, PluginFiles
 from fairtrial.model.sandbox import Bind, File
 from fairtrial.protocols import Agent
 from fairtrial.workspace.tree import Tree
@@ -172,3 +172,23 @@ def test_what_a_repository_tells_agents_is_recorded_by_kind(tmp_path: Path) -> N
         "mcp_servers": [".codex/config.toml: mcp_servers.graph", ".mcp.json: mcpServers.db"],
         "hooks": [".claude/settings.json: hooks.Stop"],
     }
+
+
+def test_a_plugin_is_declared_and_explains_arguments_and_mounts(blobs: BlobStore) -> None:
+    plugin = PluginFiles(
+        name="p",
+        version="1.2.3",
+        manifest_schema_version=1,
+        manifest_digest="d" * 64,
+        file_count=1,
+        total_bytes=1,
+        offers=("p:work",),
+        dropped=(),
+    )
+    with_plugin = replace(arm_of("with"), plugin=plugin)
+    require_declared(see(ClaudeCode(), arm_of("without"), with_plugin, blobs=blobs))
+    (seen,) = describe_arm(ClaudeCode(), HERE, with_plugin, blobs)
+    assert seen["plugins"] == {"p": "d" * 64}
+    mounts = seen["mounts"]
+    assert isinstance(mounts, list)
+    assert "/opt/plugin" in mounts

@@ -41,13 +41,20 @@ def result(id_: str | None = "c1", *, error: bool | None = None) -> SeenResult:
 
 
 def proven(*rows: WireRow) -> bool | None:
-    return prove_skill(rows, SKILL, SkillProof.TOOL, marker="m")
+    return prove_skill(rows, SKILL, SkillProof.TOOL, marker="m", tools=("Skill",))
 
 
 def test_a_call_with_a_later_result_proves_the_skill() -> None:
     assert proven(row(calls=[call()]), row(results=[result()])) is True
     assert proven(row(calls=[call("/acme-work now")]), row(results=[result()])) is True
     assert proven(row(calls=[call("plug:acme-work", name="skill")]), row(results=[result()])) is True
+
+
+def test_the_tool_is_the_one_that_the_agent_has_for_skills() -> None:
+    rows = [row(calls=[call(name="activate_skill")]), row(results=[result()])]
+    assert prove_skill(rows, SKILL, SkillProof.TOOL, marker="m", tools=("activate_skill",)) is True
+    assert proven(*rows) is False
+    assert prove_skill(rows, SKILL, SkillProof.TOOL, marker="m") is False
 
 
 def test_prefixes_suffixes_and_mentions_do_not_count() -> None:
@@ -72,6 +79,18 @@ def test_ids_that_are_used_twice_cannot_be_told_apart() -> None:
     assert proven(row(calls=[call()]), row(calls=[call()]), row(results=[result()])) is None
     assert proven(row(calls=[call()]), row(results=[result()]), row(results=[result()])) is None
     assert proven(row(calls=[call(id_=None)])) is None
+
+
+def test_a_call_without_an_id_is_proven_where_one_call_and_one_result_can_be_meant() -> None:
+    def named(*, error: bool = False) -> SeenResult:
+        return SeenResult(call_id="of-the-client", name="Skill", is_error=error, n_characters=3)
+
+    asked = row(calls=[call(id_=None)])
+    assert proven(asked, row(results=[named()])) is True
+    assert proven(asked, row(results=[named(error=True)])) is False
+    assert proven(row(results=[named()]), asked) is None
+    assert proven(asked, row(calls=[call("other", id_=None)], results=[named()])) is None
+    assert proven(asked, row(results=[named(), named()])) is None
 
 
 def test_a_subagents_use_counts() -> None:

@@ -1,0 +1,60 @@
+"""What the wire shows of a plugin: that it was there, and that it was used. Pure.
+
+The gateway looks in each request for the texts by which an agent tells its model of a plugin: each thing that the
+plugin offers in the list of the first request, and the directory of a skill with the body of a skill that was loaded. A
+skill of the repository that has the same name stands in the list without the plugin's, and comes from elsewhere.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fairtrial.bench.plugin_files import PLUGIN_ROOT
+from fairtrial.gateway.ledger import WireRow
+from fairtrial.model.bench import PluginFiles
+
+__all__ = ["is_from_plugin", "listed_offers", "loaded_skills_of", "markers_of", "plugin_seen"]
+
+_LOADED: Final = f"Base directory for this skill: {PLUGIN_ROOT}/skills/"
+_LINE_END: Final = "\\n"  # as JSON has it, in which the request is
+
+
+def markers_of(plugin: PluginFiles | None) -> tuple[str, ...]:
+    """The texts that the gateway is to look for."""
+    if plugin is None:
+        return ()
+    return (*map(_listed, plugin.offers), *map(_loaded, _skills_of(plugin)))
+
+
+def listed_offers(rows: Sequence[WireRow], plugin: PluginFiles) -> tuple[str, ...]:
+    """What of a plugin the model was told before it had said anything: in the first request of the main loop."""
+    first = next((row for row in rows if row.agent_claim is None and row.ask == "generate"), None)
+    return () if first is None else tuple(each for each in plugin.offers if _listed(each) in first.markers)
+
+
+def loaded_skills_of(rows: Sequence[WireRow], plugin: PluginFiles) -> tuple[str, ...]:
+    """The plugin's own skills whose body was brought to the model."""
+    seen = {marker for row in rows for marker in row.markers}
+    return tuple(skill for skill in _skills_of(plugin) if _loaded(skill) in seen)
+
+
+def plugin_seen(phase: str, rows: Sequence[WireRow], plugin: PluginFiles) -> dict[str, object]:
+    """One session's part of the row's `plugin_seen`."""
+    listed, loaded = listed_offers(rows, plugin), loaded_skills_of(rows, plugin)
+    return {"phase": phase, "listed": list(listed), "loaded": list(loaded)}
+
+
+def is_from_plugin(rows: Sequence[WireRow], skill: str, plugin: PluginFiles | None) -> bool:
+    """Whether a skill that was loaded is the plugin's, where the plugin has one of this name."""
+    return plugin is None or not plugin.has_skill(skill) or skill in loaded_skills_of(rows, plugin)
+
+
+def _skills_of(plugin: PluginFiles) -> tuple[str, ...]:
+    return tuple(each.partition(":")[2] for each in plugin.offers)
+
+
+def _listed(offer: str) -> str:
+    return f"- {offer}:"
+
+
+def _loaded(skill: str) -> str:
+    return f"{_LOADED}{skill}{_LINE_END}"
