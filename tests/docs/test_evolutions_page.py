@@ -1,16 +1,17 @@
 """`evolutions.md` against the values that it describes."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fairtrial.cli.evolved import evolved_json
+from fairtrial.cli.evolved import evolved_json, print_plan
 from fairtrial.evolve import evidence, learnings, material, proposal
 from fairtrial.evolve.bound import Bound
-from fairtrial.evolve.evolution import Evolved
+from fairtrial.evolve.evolution import Evolved, PlannedEvolution
 from fairtrial.evolve.holdout import HoldoutUse
 from fairtrial.evolve.learnings import Learning
 from fairtrial.evolve.record import EvolutionFiles
@@ -111,3 +112,11 @@ def test_every_field_of_what_is_printed_is_in_its_table_in_order(read_table: Rea
     assert [each for each in told if "." not in each] == list(value)
     (step,) = value["steps"]  # type: ignore[misc, attr-defined] # the one outcome
     assert [re.sub(r"^steps\[\]\.", "", each) for each in told if "." in each] == list(step)
+
+
+def test_every_field_of_a_plan_is_in_its_table_in_order(
+    read_table: ReadTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert print_plan(PlannedEvolution(bound=BOUND, n_measure=2, n_confirm=0), as_json=True) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert [line["field"].strip("`") for line in read_table("commands.md", "evolve-plan/1")] == list(value)

@@ -16,7 +16,7 @@ from fairtrial.config.validate import validate
 from fairtrial.gateway import script
 from fairtrial.gateway.dialect import Stop
 from fairtrial.model.agent import Tool
-from fairtrial.model.bench import Into, IsolationMode, TaskLimits
+from fairtrial.model.bench import Into, IsolationMode, PhaseKind, TaskLimits
 from fairtrial.wire.faults import FaultKind
 
 ReadTable = Callable[..., list[dict[str, str]]]
@@ -47,6 +47,7 @@ WORDS: dict[tuple[str, str, str], type[StrEnum]] = {
     ("task-files.md", "A task", "isolation"): IsolationMode,
     ("task-files.md", "A file of an oracle", "into"): Into,
     ("arm-files.md", "A phase", "tools"): Tool,
+    ("arm-files.md", "A phase", "kind"): PhaseKind,
     ("script-files.md", "An agent", "beyond"): script.Beyond,
     ("script-files.md", "A match", "claimed"): script.Claimed,
     ("script-files.md", "A match", "tools"): script.Offered,

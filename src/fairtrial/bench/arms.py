@@ -21,7 +21,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.agent import SkillProof, Tool
-from fairtrial.model.bench import Arm, Blob, Budget, Phase, PluginFiles, SkillFiles
+from fairtrial.model.bench import Arm, Blob, Budget, Phase, PhaseKind, PluginFiles, SkillFiles
 from fairtrial.protocols import Agent
 from fairtrial.workspace.overlay import CANDIDATE_PREFIX
 
@@ -66,6 +66,7 @@ class PhaseEntry:
         deny: Kinds of tools taken away again.
         produces: Glob of the one file that it may change; anything when left out.
         timeout_s: Seconds; the sweep's when left out.
+        kind: `review` for a session that reads the tree and leaves a review; `implement` when left out.
     """
 
     prompt: str
@@ -75,6 +76,7 @@ class PhaseEntry:
     deny: tuple[str, ...] = ()
     produces: str | None = None
     timeout_s: float | None = None
+    kind: PhaseKind = PhaseKind.IMPLEMENT
 
     def __post_init__(self) -> None:
         if not self.prompt.strip():
@@ -87,6 +89,8 @@ class PhaseEntry:
             raise ValueError("timeout_s is more than 0")
         if self.produces is not None and (self.produces.startswith("/") or ".." in self.produces.split("/")):
             raise ValueError(f"produces {self.produces!r:.80} is no path below the workspace")
+        if self.kind is PhaseKind.REVIEW and self.produces is not None:
+            raise ValueError("a review leaves its files in a directory of its own; leave 'produces' out")
         self.granted()
 
     def granted(self) -> frozenset[Tool]:
@@ -142,6 +146,8 @@ class ArmEntry:
         names = [phase.name for phase in self.phases]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"phase {twice[0]!r} is named twice; name it once")
+        if len(names) > 1 and any(phase.kind is PhaseKind.REVIEW for phase in self.phases):
+            raise ValueError("a phase of kind 'review' is an arm's only phase")
         producing: set[str] = set()
         for phase in self.phases:
             for name in names:
@@ -277,6 +283,7 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
             tools=phase.granted(),
             produces=phase.produces,
             timeout_s=phase.timeout_s,
+            kind=phase.kind,
         )
         for phase in entry.phases
     )

@@ -6,7 +6,7 @@ from typing import Final
 
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.model.agent import Tool
-from fairtrial.model.bench import Arm, Blob, Phase, Task
+from fairtrial.model.bench import Arm, Blob, Phase, PhaseKind, Task
 
 __all__ = ["CHEAT", "EXIT_AT_IMPORT", "NOP", "REFERENCE", "control_arm", "exit_at_import"]
 
@@ -25,11 +25,11 @@ _EXITS: Final = {
 _GO_EXIT: Final = 'import "os"\\nfunc init() { os.Exit(0) }\\n'
 
 
-def control_arm(name: str) -> Arm:
+def control_arm(name: str, kind: PhaseKind = PhaseKind.IMPLEMENT) -> Arm:
     """The arm of a control: an agent without a model, and one phase that says nothing."""
     agent = REFERENCE if name == REFERENCE else NOP
-    phase = Phase(name="work", prompt="{task}", tools=frozenset(Tool) - {Tool.WEB})
-    digest = hashlib.sha256(f"control\0{name}".encode()).hexdigest()
+    phase = Phase(name="work", prompt="{task}", tools=frozenset(Tool) - {Tool.WEB}, kind=kind)
+    digest = hashlib.sha256(f"control\0{name}\0{kind}".encode()).hexdigest()
     return Arm(
         name=name, phases=(phase,), agent=agent, model=NO_MODEL, effort=None, skills=(), grants=(), digest=digest
     )

@@ -1,4 +1,4 @@
-"""The example that ships: a small repository with history, four tasks on it, arms, skills, and a scripted model.
+"""The example that ships: a small repository with history, tasks and reviews on it, arms, skills, and scripted models.
 
 Its history is made when it is written, from one directory a commit, with fixed names and dates.
 """

@@ -12,6 +12,7 @@ from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
 from fairtrial.bench.plugin_files import PLUGIN_ROOT, frozen_plugin
 from fairtrial.bench.plugin_use import markers_of
+from fairtrial.bench.review import REVIEW_ROOT, desk_bind
 from fairtrial.bench.tool_server import ServerSeen, ToolServer, tool_markers
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
@@ -23,7 +24,7 @@ from fairtrial.host.clock import utc_now
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
 from fairtrial.model.bench import Phase, SkillFiles
-from fairtrial.model.sandbox import Bind, Capture, SandboxResult, SandboxSpec
+from fairtrial.model.sandbox import Access, Bind, Capture, SandboxResult, SandboxSpec
 from fairtrial.model.trial import BenchSpec
 from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
@@ -51,6 +52,7 @@ class SessionOrder:
         cheat: Shell script that runs instead of the agent, or None.
         directory: Where transcript and wire log go.
         limits: What is left of the trial's budget.
+        desk: Where it leaves its review: then it cannot write the tree. None for a session that works on the tree.
         index: The index whose tools the session has, or None.
     """
 
@@ -62,6 +64,7 @@ class SessionOrder:
     cheat: bytes | None
     directory: Path
     limits: Limits = field(default_factory=Limits)
+    desk: Layer | None = None
     index: BuiltIndex | None = None
 
     @property
@@ -210,7 +213,7 @@ def _sandbox(
     task = order.spec.bench.task
     deadline_s = utc_now().timestamp() + order.timeout_s
     plugin = order.spec.bench.arm.plugin
-    binds = (workspace_bind(layer), *node.binds(task), *plan.binds)
+    binds = (*_workspace(layer, order.desk), *node.binds(task), *plan.binds)
     if plugin is not None:
         binds = (*binds, Bind(source=frozen_plugin(node.blobs, plugin), target=PLUGIN_ROOT))
     argv = plan.argv
@@ -227,6 +230,7 @@ def _sandbox(
             "PATH": plan.env["PATH"].removesuffix(SYSTEM_PATH) + search_path(task, SYSTEM_PATH),
             "FAIRTRIAL_DEADLINE": f"{deadline_s:.3f}",
             "FAIRTRIAL_GRACE_S": f"{RELAY_GRACE_S - GRACE_S:g}",
+            **({} if order.desk is None else {"FAIRTRIAL_REVIEW_ROOT": REVIEW_ROOT}),
         },
         cwd=plan.cwd,
         binds=binds,
@@ -236,6 +240,12 @@ def _sandbox(
         limits=limits,
     )
     return replace(spec, tmpfs=(*spec.tmpfs, *plan.tmpfs))
+
+
+def _workspace(layer: Layer, desk: Layer | None) -> tuple[Bind, ...]:
+    """The tree; a review cannot write it, and has a directory of its own."""
+    tree = workspace_bind(layer)
+    return (tree,) if desk is None else (replace(tree, access=Access.READ_ONLY), desk_bind(desk))
 
 
 def _run(
@@ -252,7 +262,7 @@ def _run(
             spec,
             slot=node.slot,
             enforcement=node.enforcement,
-            space=layer.space,
+            space=(order.desk or layer).space,
             sink=sink,
             beside=() if server is None else (server.sandbox,),
         )

@@ -11,9 +11,10 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from fairtrial.model.bench import Into, IsolationMode, TaskLimits
+from fairtrial.model.bench import REVIEW_RUNNER, Into, IsolationMode, TaskLimits
 
 __all__ = [
+    "REVIEW_LABELS",
     "RUNNERS",
     "CheatEntry",
     "DependencyEntry",
@@ -25,7 +26,9 @@ __all__ = [
     "path_problem",
 ]
 
-RUNNERS: Final = ("pytest", "unittest", "node", "go", "cargo")
+TEST_RUNNERS: Final = ("pytest", "unittest", "node", "go", "cargo")
+RUNNERS: Final = (*TEST_RUNNERS, REVIEW_RUNNER)
+REVIEW_LABELS: Final = "review-labels.json"
 MAX_COMMAND_BYTES: Final = 8 * 1024
 MAX_ORACLE_FILES: Final = 8
 MAX_ORACLE_PATH_BYTES: Final = 240
@@ -59,18 +62,22 @@ class OracleEntry:
     """The hidden truth of a task.
 
     Attributes:
-        command: Shell command that must exit 0 and prove that it finished; with a runner, the runner's arguments.
-        files: What it needs.
-        runner: Shipped runner that starts the tests and reads its report.
+        command: Shell command that must exit 0 and prove that it finished; with a runner, the runner's arguments;
+            left out with the runner `review`.
+        files: What it needs; with the runner `review`, the labels alone, with the target `review-labels.json`.
+        runner: Shipped runner that starts the tests and reads its report, or scores a review.
         expect_tests: Tests that must have run.
     """
 
-    command: str
     files: tuple[OracleFileEntry, ...]
+    command: str = ""
     runner: str | None = None
     expect_tests: int | None = None
 
     def __post_init__(self) -> None:
+        if self.runner == REVIEW_RUNNER:
+            self._require_labels_alone()
+            return
         if not self.command.strip():
             raise ValueError("command is blank; give the command that judges")
         if len(self.command.encode()) > MAX_COMMAND_BYTES:
@@ -86,7 +93,13 @@ class OracleEntry:
         if self.expect_tests is not None and self.expect_tests < 1:
             raise ValueError("expect_tests is at least 1")
         if self.expect_tests is not None and self.runner is None:
-            raise ValueError(f"expect_tests needs a runner that counts: {', '.join(RUNNERS)}")
+            raise ValueError(f"expect_tests needs a runner that counts: {', '.join(TEST_RUNNERS)}")
+
+    def _require_labels_alone(self) -> None:
+        if self.command or self.expect_tests is not None:
+            raise ValueError("the runner 'review' runs nothing: leave 'command' and 'expect_tests' out")
+        if [(each.target, each.into) for each in self.files] != [(REVIEW_LABELS, Into.ORACLE_ROOT)]:
+            raise ValueError(f"the runner 'review' needs one file, with the target {REVIEW_LABELS!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +159,7 @@ class TaskEntry:
         sandbox_dependencies: Directories of it that are mounted read-only.
         limits: What one session, check or oracle may use.
         isolation: Where the candidate runs while the oracle judges.
-        reference: The known-good patch, below the task file's directory.
+        reference: The known-good patch, or review, below the task file's directory.
         cheats: What must fail.
     """
 
@@ -195,6 +208,8 @@ class TaskEntry:
         names = [cheat.name for cheat in self.cheats]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"cheat {twice[0]!r} is named twice; name it once")
+        if self.oracle.runner == REVIEW_RUNNER and any(cheat.script is None for cheat in self.cheats):
+            raise ValueError("a review cannot be cheated by a patch; give each cheat a script")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

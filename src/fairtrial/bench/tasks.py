@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from fairtrial.bench.assets import ASSETS, capture_copy, capture_dependency, content_digest, manifest_digest
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
+from fairtrial.bench.review import reference_script, require_labels, review_cheats
 from fairtrial.bench.task_file import CheatEntry, OracleEntry, TaskEntry, TaskFile
 from fairtrial.config.document import Document
 from fairtrial.config.names import require_known
@@ -20,7 +21,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, FairtrialError, UsageError
 from fairtrial.host.git import GitError, git
-from fairtrial.model.bench import Blob, Cheat, Oracle, OracleFile, Task
+from fairtrial.model.bench import REVIEW_RUNNER, Blob, Cheat, Oracle, OracleFile, Task
 from fairtrial.workspace.template import resolve_commit
 
 __all__ = ["Selection", "bind_task", "binding_changes", "read_task_file", "select_tasks", "task_binding"]
@@ -120,11 +121,13 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
     except UsageError as problem:
         raise located(("oracle", "files"), problem) from problem
     try:
-        reference = _capture(root, entry.reference, blobs)
+        reference = _capture_reference(root, entry, blobs)
     except UsageError as problem:
         raise located(("reference",), problem) from problem
     try:
         cheats = tuple(_capture_cheat(root, cheat, blobs) for cheat in entry.cheats)
+        if entry.oracle.runner == REVIEW_RUNNER:
+            cheats = _with_review_cheats(cheats, oracle, blobs)
     except UsageError as problem:
         raise located(("cheats",), problem) from problem
     try:
@@ -233,6 +236,8 @@ def _top_level(path: Path) -> Path:
 
 def _capture_oracle(root: Path, entry: OracleEntry, blobs: BlobStore) -> Oracle:
     contents = [read_stable(root, each.source, max_bytes=MAX_ORACLE_FILE_BYTES) for each in entry.files]
+    if entry.runner == REVIEW_RUNNER:
+        require_labels(contents[0])
     if sum(map(len, contents)) > MAX_ORACLE_BYTES:
         raise UsageError(f"the oracle's files are larger than {MAX_ORACLE_BYTES} bytes together")
     files = tuple(
@@ -262,8 +267,22 @@ def _capture(root: Path, relative: str | None, blobs: BlobStore) -> Blob | None:
     return None if relative is None else blobs.put(relative, read_stable(root, relative, max_bytes=MAX_PATCH_BYTES))
 
 
+def _capture_reference(root: Path, entry: TaskEntry, blobs: BlobStore) -> Blob | None:
+    """The known-good patch; of a review, the script that writes it, since nothing can be applied to the tree."""
+    if entry.reference is None or entry.oracle.runner != REVIEW_RUNNER:
+        return _capture(root, entry.reference, blobs)
+    return blobs.put(entry.reference, reference_script(read_stable(root, entry.reference, max_bytes=MAX_PATCH_BYTES)))
+
+
 def _capture_cheat(root: Path, entry: CheatEntry, blobs: BlobStore) -> Cheat:
     return Cheat(name=entry.name, patch=_capture(root, entry.patch, blobs), script=_capture(root, entry.script, blobs))
+
+
+def _with_review_cheats(cheats: tuple[Cheat, ...], oracle: Oracle, blobs: BlobStore) -> tuple[Cheat, ...]:
+    ours = review_cheats(require_labels(blobs.read(oracle.files[0].blob)), blobs)
+    if taken := {cheat.name for cheat in ours} & {cheat.name for cheat in cheats}:
+        raise UsageError(f"the name {min(taken)!r} is that of a cheat which every review task has; choose another")
+    return (*cheats, *ours)
 
 
 def _text_digest(text: str) -> str:

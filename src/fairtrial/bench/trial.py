@@ -12,19 +12,30 @@ from fairtrial.bench.blobs import BlobLostError
 from fairtrial.bench.budget import budget_left
 from fairtrial.bench.candidate_tree import prepare_arm
 from fairtrial.bench.index import BuiltIndex
-from fairtrial.bench.judge import Judgement, judge
+from fairtrial.bench.judge import Judgement, check_base, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
 from fairtrial.bench.plugin_use import is_from_plugin, listed_offers, plugin_seen
 from fairtrial.bench.proof import prove_skill
+from fairtrial.bench.review import (
+    PROSE_FILE,
+    REVIEW_FILE,
+    Left,
+    collect_review,
+    judge_review,
+    open_desk,
+    require_labels,
+    review_fields,
+)
 from fairtrial.bench.rows import Row, context_fields, identity_of, integrity_flags, session_fields, void_row
 from fairtrial.bench.session import Session, SessionOrder, run_session
-from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_session, evidence_kind
-from fairtrial.errors import FairtrialError, HostError, IntegrityError
+from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_review, end_of_session, evidence_kind
+from fairtrial.errors import FairtrialError, HostError, IntegrityError, UsageError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.client import GatewayGoneError
 from fairtrial.host.files import write_durably
+from fairtrial.judging.values import CheckVerdict
 from fairtrial.model.agent import Tool
-from fairtrial.model.bench import Phase, PluginFiles
+from fairtrial.model.bench import Phase, PhaseKind, PluginFiles
 from fairtrial.model.trial import BenchSpec
 from fairtrial.protocols import Agent
 from fairtrial.store.redact import Redactor
@@ -59,6 +70,8 @@ JUDGED_FIELDS: Final = (
     "oracle_passed_source_only",
     "tests_edited",
     "auto_loaded",
+    "review",
+    "review_evidence_valid",
 )
 
 
@@ -73,6 +86,7 @@ class _Work:
         skill_invoked: Whether every demanded skill was proven; None when none is demanded, or one cannot be told.
         artifacts: What phases produced, by the phase's name.
         flags: What the agent's words say of its skills otherwise than the wire.
+        left: What a review left; None where no review came to its end.
     """
 
     sessions: list[Session] = field(default_factory=list[Session])
@@ -81,6 +95,7 @@ class _Work:
     skill_invoked: bool | None = None
     artifacts: dict[str, str] = field(default_factory=dict[str, str])
     flags: list[str] = field(default_factory=list[str])
+    left: Left | None = None
 
 
 def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
@@ -108,7 +123,8 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         start = prepare_arm(node, task, spec.bench.arm)
         layer = stack.enter_context(open_layer(start.base, slot=node.slot, room=room, storage=storage))
         repository = node.repository(task, start.base, layer)
-        work = _work(node, spec, directory, prepared, agent, layer, index)
+        desk = stack.enter_context(open_desk(node)) if task.is_review else None
+        work = _work(node, spec, directory, prepared, agent, layer, desk, index)
         left_over = _clean_up(stack)
     row = identity_of(spec) | session_fields(work.sessions, agent, repository)
     row |= context_fields(index, work.sessions)
@@ -126,7 +142,10 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin),
         "plan_produced": work.artifacts.get("plan"),
     }
-    row |= _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
+    if task.is_review:
+        row |= _judge_review(node, spec, prepared, work, directory)
+    else:
+        row |= _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
     return row if left_over is None else row | _end_of_clean_up(row, left_over)
 
 
@@ -163,6 +182,7 @@ def _work(
     prepared: Prepared,
     agent: FoundAgent,
     layer: Layer,
+    desk: Layer | None,
     index: BuiltIndex | None,
 ) -> _Work:
     """Run the phases in order; the first that is not good is the last."""
@@ -179,6 +199,7 @@ def _work(
             cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
             directory=directory,
             limits=budget_left(bench.arm.budget, work.sessions),
+            desk=desk,
             index=index,
         )
         session = run_session(node, order, layer, agent)
@@ -195,6 +216,8 @@ def _work(
             work.flags += _flag_of_proof(phase, proven, session)
             work.ended = work.ended or _end_of_proof(phase, proven)
         work.ended = work.ended or _end_of_phase(work, phase, between(before, work.change), bench.arm.phases, places)
+        if desk is not None:
+            work.left = collect_review(desk, node.slot)
         if work.ended is not None:
             break
     work.skill_invoked = False if False in proofs else None if None in proofs or not proofs else True
@@ -236,6 +259,8 @@ def _end_of_phase(
     """Apply the phase's workspace rule: its artifact only, and never a skill."""
     if changed.excess is not None:
         return Ended(kind=EndingKind.LIMIT_EXCEEDED, detail=f"the change is larger than can be kept ({changed.excess})")
+    if phase.kind is PhaseKind.REVIEW and (changed.entries or changed.refused):
+        return Ended(kind=EndingKind.REVIEW_EVIDENCE_INVALID, detail="the tree that was reviewed has changed")
     rewritten = rewritten_skill(changed, phases, places)
     if rewritten is not None:
         detail = f"phase {phase.name} changed a skill: {rewritten.decode(errors='backslashreplace')}"
@@ -320,14 +345,38 @@ def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directo
     }
 
 
+def _judge_review(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directory: Path) -> Row:
+    """Score the review, and say how the trial ended. The authored check looks at the tree, which is as it was."""
+    judged, ended, redactor = None, work.ended, Redactor()
+    left, fields = work.left, _verdict_fields(None)
+    if left is not None and not (ended and ENDINGS[ended.kind].counts_as is CountsAs.VOID):
+        for name, content in ((REVIEW_FILE, left.review), (PROSE_FILE, left.prose)):
+            if content is not None:
+                write_durably(directory / name, redactor.redact(content), mode=0o644)
+        try:
+            labels = require_labels(node.blobs.read(spec.bench.task.oracle.files[0].blob))
+        except (BlobLostError, UsageError) as problem:
+            ended = ended or Ended(kind=EndingKind.ORACLE_UNAVAILABLE, detail=f"the labels: {problem}")
+        else:
+            judged = judge_review(left.review, labels)
+            authored = check_base(node, spec.bench.task, prepared, timeout_s=spec.bench.timeout_s)
+            ended = ended or end_of_review(judged, left, authored)
+            fields |= _authored_fields(authored) | review_fields(judged, left)
+    return {
+        "ok": work.ended is None,
+        **fields,
+        "resolved": judged is not None and ended is None,
+        "error_kind": None if ended is None else str(ended.kind),
+        "error_detail": None if ended is None else redactor.redact_text(ended.detail)[:DETAIL_CHARACTERS],
+    }
+
+
 def _verdict_fields(said: Judgement | None) -> Row:
     if said is None:
         return {name: None for name in JUDGED_FIELDS}  # noqa: C420 - fromkeys has a type of its own
     oracle, source_only = said.oracle, said.source_only
     return {
-        "authored_tests_passed": said.authored.passed,
-        "authored_test_output": said.authored.output,
-        "verify_output": said.authored.output,
+        **_authored_fields(said.authored),
         "oracle_passed": oracle.passed,
         "oracle_output": "passed" if oracle.passed else "failed",
         "oracle_proof": None if oracle.proof is None else str(oracle.proof),
@@ -336,4 +385,14 @@ def _verdict_fields(said: Judgement | None) -> Row:
         "oracle_passed_source_only": oracle.passed if source_only is None else source_only.passed,
         "tests_edited": list(said.flags.tests),
         "auto_loaded": list(said.flags.auto_loaded),
+        "review": None,
+        "review_evidence_valid": None,
+    }
+
+
+def _authored_fields(authored: CheckVerdict) -> Row:
+    return {
+        "authored_tests_passed": authored.passed,
+        "authored_test_output": authored.output,
+        "verify_output": authored.output,
     }

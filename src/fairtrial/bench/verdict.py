@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from fairtrial.bench.judge import Judgement
+from fairtrial.bench.review import JudgedReview, Left
 from fairtrial.bench.session import Session
 from fairtrial.evidence.endings import EndingKind
+from fairtrial.judging.values import CheckVerdict
 from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
 
-__all__ = ["PHASE_KINDS", "Ended", "end_of_judgement", "end_of_session", "evidence_kind"]
+__all__ = ["PHASE_KINDS", "Ended", "end_of_judgement", "end_of_review", "end_of_session", "evidence_kind"]
 
 PHASE_KINDS: Final[Mapping[str, EndingKind]] = {
     "plan": EndingKind.PLAN_EVIDENCE_INVALID,
@@ -66,6 +68,24 @@ def end_of_judgement(said: Judgement, *, changed: bool) -> Ended | None:
     if not changed:
         return Ended(kind=EndingKind.NO_WORK_PRODUCED, detail="the repository was not changed")
     return None
+
+
+def end_of_review(judged: JudgedReview, left: Left, authored: CheckVerdict) -> Ended | None:
+    """Say how a trial ended whose session was good and whose review was scored; None when it is resolved."""
+    if left.problem is not None:
+        return Ended(kind=EndingKind.REVIEW_EVIDENCE_INVALID, detail=left.problem)
+    if judged.problem is not None:
+        return Ended(kind=EndingKind.REVIEW_EVIDENCE_INVALID, detail=f"{judged.problem}: {judged.detail}")
+    if authored.kind is not None:
+        return Ended(kind=authored.kind, detail=f"authored check: {authored.reason}")
+    score = judged.score
+    if score.is_perfect:
+        return None
+    detail = (
+        f"{score.false_negatives} defects were not found, {score.false_positives} findings are false,"
+        f" and the verdict {score.verdict} is {'right' if score.verdict_correct else 'wrong'}"
+    )
+    return Ended(kind=EndingKind.ORACLE_FAILED, detail=detail)
 
 
 def _end_of_process(session: Session) -> Ended | None:

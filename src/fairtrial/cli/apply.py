@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from fairtrial.cli.options import require_digest
+from fairtrial.cli.options import expect_option, require_digest
 from fairtrial.cli.output import print_json
 from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
@@ -29,7 +29,7 @@ class _StopError(BaseException):
     help="Top of the work tree that is changed; the current directory when left out.",
 )
 @click.option("--check", is_flag=True, help="Say whether it may be applied, and change nothing.")
-@click.option("--expect", metavar="SHA256", help="The seal's digest as it was printed or signed elsewhere.")
+@expect_option
 @click.option("--rehearsal", is_flag=True, help="Apply a rehearsal's promotion, to a project that you can lose.")
 @click.option("--recover", "is_recovery", is_flag=True, help="Clean up in --project what a broken-off apply left.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")

@@ -12,10 +12,14 @@ from fairtrial.cli.gating import policy_options
 from fairtrial.cli.options import (
     WordsCommand,
     existing,
+    pass_options,
     path_option,
+    plan_options,
     plugin_places,
+    session_options,
     skill_directories,
     split_names,
+    treatment_options,
 )
 from fairtrial.cli.output import print_json
 from fairtrial.cli.progress import Progress
@@ -33,28 +37,12 @@ from fairtrial.workspace.skill_layout import DEFAULT_LAYOUT, read_layout
 
 __all__ = ["command"]
 
-SEED = 20260908
-
 
 @click.command("bench", cls=WordsCommand)
 @path_option("--tasks", "The task file.", required=True)
 @click.option("--only", help="Ids of the tasks to run [default: all].")
 @click.option("--arms", default="workflow,workflow_direct,baseline", show_default=True, help="Names of the arms.")
-@path_option("--arms-file", "YAML file with arms of your own.")
-@click.option(
-    "--skill", "skills", multiple=True, metavar="ROLE=DIR", help="Directory of a skill that an arm calls ROLE."
-)
-@click.option(
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="NAME@VERSION=DIR",
-    help="Directory of a plugin that an arm works with.",
-)
-@click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell.")
-@click.option("--model", required=True, help="The model, by a name that always means the same.")
-@click.option("--agent", default="claude-code", show_default=True, help="The agent (see `fairtrial plugins`).")
-@click.option("--effort", help="How hard the model shall think, in the agent's word.")
+@treatment_options
 @click.option("--context", metavar="NAME", help="The context of arms that do not name one (see `fairtrial plugins`).")
 @policy_options
 @path_option("--candidate-overlay", "Directory of a candidate's skills; --arms then names pairs of arms.")
@@ -67,42 +55,11 @@ SEED = 20260908
 @path_option("--project", "Top of the project whose skills the candidate changes [default: the current directory].")
 @click.option("--proposer-model", metavar="MODEL", help="The model that wrote the candidate [default: a person did].")
 @click.option("--rehearsal", is_flag=True, help="Let a --script play the model: the promotion then is a rehearsal.")
-@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle.")
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at the same time.")
-@click.option("--engine", default="local", show_default=True, help="What starts workers (see `fairtrial plugins`).")
-@path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
-@path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp].")
-@click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the order inside blocks.")
+@session_options
 @click.option("--include-expensive", is_flag=True, help="Run tasks that are marked expensive too.")
-@click.option(
-    "--outage-streak",
-    type=click.IntRange(0),
-    default=5,
-    show_default=True,
-    help="Stop after so many endings in a row that an outage causes; 0 = never.",
-)
-@click.option(
-    "--provider-wait",
-    type=click.FloatRange(0),
-    default=3600.0,
-    show_default=True,
-    help="Seconds to stand still for a provider that is down before the sweep ends.",
-)
-@click.option("--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced.")
-@path_option("--script", "A scripted model that stands for the provider.")
-@click.option("--record", is_flag=True, help="Keep the model's answers, session by session, as scripts for --script.")
-@click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
-@click.option("--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own].")
-@click.option(
-    "--lock-wait",
-    type=click.FloatRange(0),
-    default=3600.0,
-    show_default=True,
-    help="Seconds to wait for another measurement.",
-)
-@click.option("--keep-workspaces", is_flag=True, help="Leave the scratch directory behind.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
+@pass_options
+@plan_options
 def command(
     *,
     tasks: Path,

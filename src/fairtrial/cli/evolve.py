@@ -6,40 +6,44 @@ from pathlib import Path
 import click
 
 from fairtrial.bench.task_file import check_model_name
-from fairtrial.cli.evolved import finish_evolution
+from fairtrial.cli.evolved import finish_evolution, print_plan
 from fairtrial.cli.gating import policy_options
-from fairtrial.cli.options import WordsCommand, existing, path_option, skill_directories, split_names
+from fairtrial.cli.options import (
+    WordsCommand,
+    existing,
+    pass_options,
+    path_option,
+    plan_options,
+    plugin_places,
+    session_options,
+    skill_directories,
+    split_names,
+    treatment_options,
+)
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
 from fairtrial.config.names import require_known
 from fairtrial.errors import UsageError
 from fairtrial.evidence.gate import METRICS
-from fairtrial.evolve.evolution import begin_evolution
+from fairtrial.evolve.evolution import begin_evolution, plan_evolution
 from fairtrial.evolve.values import EvolveOptions
 from fairtrial.model.sandbox import Limit
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
 from fairtrial.sweep.loop_sweep import SweepOptions
+from fairtrial.sweep.scratch import scratch_base
 from fairtrial.workspace.skill_layout import DEFAULT_LAYOUT, read_layout
 
 __all__ = ["command"]
-
-SEED = 20260908
 
 
 @click.command("evolve", cls=WordsCommand)
 @path_option("--tasks", "The task file; tasks marked `holdout` are for the final gate alone.", required=True)
 @click.option("--only", help="Ids of the learning tasks [default: all that are not held out].")
 @click.option("--arms", default="workflow,workflow_direct", show_default=True, help="Names of the arms in use.")
-@path_option("--arms-file", "YAML file with arms of your own.")
-@click.option(
-    "--skill", "skills", multiple=True, metavar="ROLE=DIR", help="Directory of a skill that an arm calls ROLE."
-)
-@click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell.")
-@click.option("--model", required=True, help="The model, by a name that always means the same.")
-@click.option("--agent", default="claude-code", show_default=True, help="The agent (see `fairtrial plugins`).")
-@click.option("--effort", help="How hard the model shall think, in the agent's word.")
+@treatment_options
 @click.option("--proposer-model", metavar="MODEL", help="The model that writes candidates [default: --model].")
 @click.option("--proposer-agent", metavar="AGENT", help="The agent that writes candidates [default: --agent].")
+@click.option("--proposer-budget-usd", type=float, help="US dollars that one proposal may cost [default: no bound].")
 @click.option(
     "--generations", type=click.IntRange(1, 1000), default=1, show_default=True, help="Candidates to try at most."
 )
@@ -58,31 +62,11 @@ SEED = 20260908
 )
 @path_option("--project", "Top of the project whose skills are improved [default: the current directory].")
 @click.option("--rehearsal", is_flag=True, help="Let a --script play the model: promotions then are rehearsals.")
-@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle.")
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at the same time.")
-@path_option("--out", "The directory to make [default: results/evolve-<UTC>].")
-@path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp].")
-@click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the order inside blocks.")
+@session_options
 @click.option("--include-expensive", is_flag=True, help="Use tasks that are marked expensive too.")
-@click.option(
-    "--outage-streak",
-    type=click.IntRange(0),
-    default=5,
-    show_default=True,
-    help="Stop after so many endings in a row that an outage causes; 0 = never.",
-)
-@click.option("--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced.")
-@path_option("--script", "A scripted model that stands for the provider.")
-@click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own].")
-@click.option("--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own].")
-@click.option(
-    "--lock-wait",
-    type=click.FloatRange(0),
-    default=3600.0,
-    show_default=True,
-    help="Seconds to wait for another measurement.",
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@path_option("--out", "The directory to make [default: results/evolve-<UTC>].")
+@pass_options
+@plan_options
 def command(
     *,
     tasks: Path,
@@ -90,12 +74,14 @@ def command(
     arms: str,
     arms_file: Path | None,
     skills: tuple[str, ...],
+    plugins: tuple[str, ...],
     runs: int,
     model: str,
     agent: str,
     effort: str | None,
     proposer_model: str | None,
     proposer_agent: str | None,
+    proposer_budget_usd: float | None,
     generations: int,
     budget_usd: float | None,
     wall_time: float | None,
@@ -111,17 +97,22 @@ def command(
     project: Path | None,
     rehearsal: bool,
     timeout: float,
-    workers: int,
-    out: Path | None,
-    scratch: Path | None,
+    engine: str,
     seed: int,
-    include_expensive: bool,
     outage_streak: int,
     allow_unenforced: tuple[str, ...],
     script: Path | None,
+    record: bool,
     base_url: str | None,
     key_env: str | None,
+    include_expensive: bool,
+    out: Path | None,
+    workers: int,
+    scratch: Path | None,
     lock_wait: float,
+    provider_wait: float,
+    keep_workspaces: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Let a model improve the skills of --project: propose, freeze, measure, decide, again.
@@ -135,6 +126,7 @@ def command(
     """
     _require_bound(timeout, "--timeout", "seconds")
     _require_bound(budget_usd, "--budget-usd", "US dollars")
+    _require_bound(proposer_budget_usd, "--proposer-budget-usd", "US dollars")
     _require_bound(wall_time, "--wall-time", "seconds")
     if rehearsal and script is None:
         raise UsageError("--rehearsal is for a scripted model: give --script, or measure in earnest without it")
@@ -148,6 +140,7 @@ def command(
             arms=split_names(arms, "--arms"),
             arms_file=existing(arms_file),
             skills=skill_directories(skills),
+            plugins=plugin_places(plugins),
             runs=runs,
             model=named_model,
             agent=agent,
@@ -160,8 +153,10 @@ def command(
                 require_known(each, limits, what="limit", where="--allow-unenforced") for each in allow_unenforced
             ),
             script=existing(script),
+            record=record,
             base_url=base_url,
             key_env=key_env,
+            engine=engine,
         ),
         candidate=CandidateOptions(
             overlay="",
@@ -175,6 +170,7 @@ def command(
         ),
         proposer_agent=proposer_agent or agent,
         proposer_model=named_model if proposer_model is None else _model(proposer_model, "--proposer-model"),
+        proposer_budget_usd=proposer_budget_usd,
         generations=generations,
         budget_usd=budget_usd,
         wall_time_s=wall_time,
@@ -183,15 +179,18 @@ def command(
         learnings=existing(learnings),
         apply=is_applied,
     )
+    if dry_run:
+        return print_plan(plan_evolution(options, scratch_base(scratch)), as_json=as_json)
     with Progress() as progress:
         how = SweepOptions(
             out=out,
             scratch=scratch,
-            keep_workspaces=False,
+            keep_workspaces=keep_workspaces,
             lock_wait_s=lock_wait,
             report=write_reports,
             say=progress.say,
             watch=progress.watch,
+            provider_wait_s=provider_wait,
         )
         evolved = begin_evolution(options, how, n_workers=workers)
     return finish_evolution(evolved, as_json=as_json)

@@ -6,10 +6,10 @@ from typing import Final
 import click
 
 from fairtrial.cli.output import own_command, print_json
-from fairtrial.evolve.evolution import Evolved
+from fairtrial.evolve.evolution import Evolved, PlannedEvolution
 from fairtrial.evolve.values import EndKind, StepKind, StepOutcome, StepResult
 
-__all__ = ["evolved_json", "finish_evolution"]
+__all__ = ["evolved_json", "finish_evolution", "print_plan"]
 
 LOG: Final = logging.getLogger("fairtrial")
 GOES_ON: Final = frozenset({EndKind.STOPPED, EndKind.UNFINISHED, EndKind.WALL_TIME})
@@ -38,6 +38,34 @@ def finish_evolution(evolved: Evolved, *, as_json: bool) -> int:
     if ending.kind in GOES_ON:
         LOG.warning("go on with: %s", own_command("resume", where))
     return ending.exit_code
+
+
+def print_plan(plan: PlannedEvolution, *, as_json: bool) -> int:
+    """Print what an evolution would do; returns the exit code."""
+    bound = plan.bound
+    if as_json:
+        print_json(
+            {
+                "schema": "evolve-plan/1",
+                "generations": bound.options.generations,
+                "learning_tasks": list(bound.learning_ids),
+                "holdout_tasks": list(bound.holdout_ids),
+                "skills": {arm: list(names) for arm, names in bound.skills.items()},
+                "measure_trials": plan.n_measure,
+                "confirm_trials": plan.n_confirm,
+            }
+        )
+        return 0
+    click.echo(f"generations: {bound.options.generations} at most")
+    for arm, names in bound.skills.items():
+        click.echo(f"arm {arm}: its candidates may change {', '.join(names)}")
+    for step, tasks, n_trials in (
+        ("measure", bound.learning_ids, plan.n_measure),
+        ("confirm", bound.holdout_ids, plan.n_confirm),
+    ):
+        if tasks:
+            click.echo(f"{step}: {n_trials} trials at most, on {', '.join(tasks)}")
+    return 0
 
 
 def evolved_json(evolved: Evolved) -> dict[str, object]:

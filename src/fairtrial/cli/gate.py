@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from fairtrial.cli.gating import DEFAULT_SEED, admission_of, gate_exit_code, open_evidence, policy_options
+from fairtrial.cli.gating import admission_of, gate_exit_code, open_evidence, policy_options
+from fairtrial.cli.options import DEFAULT_SEED, expect_option, require_digest
 from fairtrial.cli.output import print_json, result_console
 from fairtrial.evidence.gate import GatePolicy
 from fairtrial.evidence.resample import MIN_RESAMPLES
@@ -29,6 +30,7 @@ __all__ = ["command"]
     show_default=True,
     help="Resamples for the rate of false promotion.",
 )
+@expect_option
 @click.option("--rehearsal", is_flag=True, help="Judge as if a model had written what a script did; says so.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(
@@ -43,6 +45,7 @@ def command(
     max_task_regression_pct: float,
     seed: int,
     resamples: int,
+    expect: str | None,
     rehearsal: bool,
     as_json: bool,
 ) -> int:
@@ -51,6 +54,7 @@ def command(
     Exit code 0: promote, and the rows may be used for it; 1: keep the incumbent, or the rows may not be used; 4: the
     directory is not what was written; 5: not enough evidence. A bare file is never promotable: nobody sealed it.
     """
+    require_digest(expect)
     policy = GatePolicy(
         incumbent_arm=incumbent,
         candidate_arm=candidate,
@@ -60,7 +64,7 @@ def command(
         min_improvement_pct=min_improvement_pct,
         max_task_regression_pct=max_task_regression_pct,
     )
-    read, results, n_uncounted = open_evidence(path)
+    read, results, n_uncounted = open_evidence(path, expect=expect)
     admission = admission_of(results, n_uncounted, now=utc_now(), rehearsal=rehearsal)
     report = judge_candidate(read, policy, admission, seed=seed, n_resamples=resamples)
     if as_json:

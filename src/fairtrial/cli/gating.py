@@ -17,9 +17,8 @@ from fairtrial.store.layout import Results, open_results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 
-__all__ = ["DEFAULT_SEED", "admission_of", "gate_exit_code", "open_evidence", "policy_options"]
+__all__ = ["admission_of", "gate_exit_code", "open_evidence", "policy_options"]
 
-DEFAULT_SEED: Final = 20260908
 THE_ANSWER_IS_NO: Final = 1
 ReadRows = Callable[[], Iterator[Mapping[str, object]]]
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -51,20 +50,26 @@ def policy_options(command: _Command) -> _Command:
     return command
 
 
-def open_evidence(path: Path) -> tuple[ReadRows, Results | None, int | None]:
+def open_evidence(path: Path, *, expect: str | None = None) -> tuple[ReadRows, Results | None, int | None]:
     """Open a results directory, audited, or a bare file of rows.
+
+    Args:
+        path: The directory or file.
+        expect: Digest of its seal, in hex, as it was kept elsewhere; None for taking the one that lies there.
 
     Returns:
         How to read the rows; the directory, when it is intact and sealed; planned trials without a counting attempt.
 
     Raises:
         IntegrityError: Something in the directory is not what was written.
-        UsageError: It is neither, or of the other lane.
+        UsageError: It is neither, or of the other lane; or a seal is expected of a bare file.
     """
     if not path.is_dir():
+        if expect is not None:
+            raise UsageError(f"--expect: {path} is a bare file, which has no seal; name a results directory")
         return (lambda: read_rows(path)), None, None
     results = open_results(path)
-    found = audit(results, is_void=is_void, final_members=VOID_MEMBERS)
+    found = audit(results, is_void=is_void, final_members=VOID_MEMBERS, expect=expect)
     if not found.is_intact:
         problem = found.problems[0].as_line()
         raise IntegrityError(f"{path}: {problem}; see `fairtrial audit {path}`, and believe nothing derived from it")

@@ -9,7 +9,7 @@ from fairtrial.cli.output import print_json
 
 __all__ = ["command"]
 
-NEXT = """{where}: four tasks on a small repository, with oracles, references, cheats, skills, arms and a script.
+NEXT = """{where}: four tasks and two reviews on a small repository, with all that they need, arms and scripts.
 Every key is explained in tasks.yaml and arms.yaml. Try it, offline and for nothing:
 
   fairtrial check {where}/tasks.yaml

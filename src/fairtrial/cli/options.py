@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 from typing_extensions import override
@@ -13,17 +13,24 @@ from fairtrial.errors import UsageError
 from fairtrial.sweep.bench_plan import PluginOptions
 
 __all__ = [
+    "DEFAULT_SEED",
     "WordsCommand",
     "existing",
+    "expect_option",
+    "pass_options",
     "path_option",
+    "plan_options",
     "plugin_places",
     "require_digest",
+    "session_options",
     "skill_directories",
     "split_names",
+    "treatment_options",
 ]
 
 F = TypeVar("F", bound=Callable[..., object])
 WORDS = ("--arms", "--only")
+DEFAULT_SEED: Final = 20260908
 
 
 class WordsCommand(click.Command):
@@ -44,6 +51,112 @@ class WordsCommand(click.Command):
 def path_option(name: str, text: str, *, required: bool = False) -> Callable[[F], F]:
     """An option that takes a path."""
     return click.option(name, type=click.Path(path_type=Path), required=required, help=text)
+
+
+def treatment_options(command: F) -> F:
+    """What is measured: skills, plugins, runs, model and agent; of `bench` and `evolve`."""
+    return _with(
+        command,
+        path_option("--arms-file", "YAML file with arms of your own."),
+        click.option(
+            "--skill", "skills", multiple=True, metavar="ROLE=DIR", help="Directory of a skill that an arm calls ROLE."
+        ),
+        click.option(
+            "--plugin",
+            "plugins",
+            multiple=True,
+            metavar="NAME@VERSION=DIR",
+            help="Directory of a plugin that an arm works with.",
+        ),
+        click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell."),
+        click.option("--model", required=True, help="The model, by a name that always means the same."),
+        click.option("--agent", default="claude-code", show_default=True, help="The agent (see `fairtrial plugins`)."),
+        click.option("--effort", help="How hard the model shall think, in the agent's word."),
+    )
+
+
+def session_options(command: F) -> F:
+    """How a trial's sessions are run and what answers them; of `bench` and `evolve`."""
+    return _with(
+        command,
+        click.option(
+            "--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle."
+        ),
+        click.option(
+            "--engine", default="local", show_default=True, help="What starts workers (see `fairtrial plugins`)."
+        ),
+        click.option("--seed", type=int, default=DEFAULT_SEED, show_default=True, help="Seed of the order in blocks."),
+        click.option(
+            "--outage-streak",
+            type=click.IntRange(0),
+            default=5,
+            show_default=True,
+            help="Stop after so many endings in a row that an outage causes; 0 = never.",
+        ),
+        click.option(
+            "--allow-unenforced", multiple=True, metavar="LIMIT", help="Go on where this limit cannot be enforced."
+        ),
+        path_option("--script", "A scripted model that stands for the provider."),
+        click.option(
+            "--record", is_flag=True, help="Keep the model's answers, session by session, as scripts for --script."
+        ),
+        click.option("--base-url", metavar="URL", help="Address of the provider [default: the dialect's own]."),
+        click.option(
+            "--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own]."
+        ),
+    )
+
+
+def pass_options(command: F) -> F:
+    """How one pass is run, which is no part of what is measured; of `bench`, `evolve` and `resume`."""
+    return _with(
+        command,
+        click.option(
+            "--workers",
+            type=click.IntRange(1, 64),
+            default=1,
+            show_default=True,
+            help="Trials at the same time (agent lane).",
+        ),
+        path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp]."),
+        click.option(
+            "--lock-wait",
+            type=click.FloatRange(0),
+            default=3600.0,
+            show_default=True,
+            help="Seconds to wait for another measurement.",
+        ),
+        click.option(
+            "--provider-wait",
+            type=click.FloatRange(0),
+            default=3600.0,
+            show_default=True,
+            help="Seconds to stand still for a provider that is down before the sweep ends (agent lane).",
+        ),
+        click.option("--keep-workspaces", is_flag=True, help="Leave the scratch directory behind."),
+    )
+
+
+def plan_options(command: F) -> F:
+    """The plan alone, and an answer for programs; of `bench` and `evolve`."""
+    return _with(
+        command,
+        click.option("--dry-run", is_flag=True, help="Print the plan and stop."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output."),
+    )
+
+
+def expect_option(command: F) -> F:
+    """The seal as it is known from elsewhere; of `apply` and `gate`."""
+    text = "The seal's digest as it was printed or signed elsewhere."
+    return click.option("--expect", metavar="SHA256", help=text)(command)
+
+
+def _with(command: F, *options: Callable[[F], F]) -> F:
+    """A command with options, which its help shows in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def split_names(text: str, option: str) -> tuple[str, ...]:

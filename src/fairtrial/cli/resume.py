@@ -6,6 +6,7 @@ import click
 
 from fairtrial.cli.evolved import finish_evolution
 from fairtrial.cli.finish import finish, finish_bench
+from fairtrial.cli.options import pass_options
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
 from fairtrial.evolve.evolution import resume_evolution
@@ -21,25 +22,7 @@ __all__ = ["command"]
 
 @click.command("resume")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--scratch", type=click.Path(path_type=Path), help="Where to work [default: $TMPDIR, else /var/tmp].")
-@click.option("--keep-workspaces", is_flag=True, help="Leave the scratch directory behind.")
-@click.option(
-    "--lock-wait",
-    type=click.FloatRange(0),
-    default=3600.0,
-    show_default=True,
-    help="Seconds to wait for another measurement.",
-)
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Trials at once (agent lane)."
-)
-@click.option(
-    "--provider-wait",
-    type=click.FloatRange(0),
-    default=3600.0,
-    show_default=True,
-    help="Seconds to stand still for a provider that is down before the sweep ends (agent lane).",
-)
+@pass_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(
     *,

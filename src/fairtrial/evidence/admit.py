@@ -136,12 +136,14 @@ class _Fold:
         policy: The arms and the model that matter.
         seen: Values by scope (task, arm, or ""), then field.
         counted: How many rows have each defect, and the first of them.
+        others: Models that answered for themselves and that the arm does not name, by arm.
         n_rows: Rows of either arm that are no void.
     """
 
     policy: GatePolicy
     seen: dict[tuple[str, str], _Seen] = field(default_factory=dict[tuple[str, str], _Seen])
     counted: dict[tuple[ReasonKind, str], int] = field(default_factory=dict[tuple[ReasonKind, str], int])
+    others: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     n_rows: int = 0
 
     def note(self, scope: str, name: str, row: Row) -> None:
@@ -165,7 +167,7 @@ def admit(rows: Iterable[Row], policy: GatePolicy, admission: Admission) -> tupl
     for row in rows:
         if row.get("arm") in (policy.incumbent_arm, policy.candidate_arm) and not is_void(row):
             _look_at(row, fold, admission)
-    return (*_of_the_file(fold, admission), *_counted(fold), *_mixed(fold))
+    return (*_of_the_file(fold, admission), *_counted(fold), *_others(fold), *_mixed(fold))
 
 
 def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
@@ -226,6 +228,16 @@ def _look_at_its_model(row: Row, fold: _Fold) -> None:
         fold.count(ReasonKind.OTHER_MODEL, "without integrity_flags: which model answered is not known")
     elif any(str(each).endswith(OTHER_ANSWERED) for each in cast("list[object]", flags)):
         fold.count(ReasonKind.OTHER_MODEL, f"answered by a model that was not asked, in place of {policy.model!r:.80}")
+    else:
+        _note_others(row, fold)
+
+
+def _note_others(row: Row, fold: _Fold) -> None:
+    """Models that the arm asked beside its own, which `unnamed_models: record` lets it."""
+    wire: object = row.get("wire")
+    others: object = cast("dict[str, object]", wire).get("other_models") if isinstance(wire, dict) else None
+    if isinstance(others, list):
+        fold.others.setdefault(str(row.get("arm")), set()).update(map(str, cast("list[object]", others)))
 
 
 def _look_at_its_age(row: Row, fold: _Fold, admission: Admission) -> None:
@@ -256,6 +268,17 @@ def _of_the_file(fold: _Fold, admission: Admission) -> Iterator[Reason]:
 def _counted(fold: _Fold) -> Iterator[Reason]:
     for (kind, what), n_rows in fold.counted.items():
         yield Reason(kind=kind, detail=f"{n_rows} of {fold.n_rows} rows are {what}.")
+
+
+def _others(fold: _Fold) -> Iterator[Reason]:
+    """A gain may be that of another model; one that the incumbent asks as well is a part of both arms."""
+    old, new = (fold.others.get(arm, set()) for arm in (fold.policy.incumbent_arm, fold.policy.candidate_arm))
+    if own := sorted(new - old):
+        shown = f"{', '.join(f'{name:.80}' for name in own[:MAX_SHOWN])}{' and more' if len(own) > MAX_SHOWN else ''}"
+        yield Reason(
+            kind=ReasonKind.OTHER_MODEL,
+            detail=f"the candidate asked {shown} too, which the incumbent never did: its gain may be theirs.",
+        )
 
 
 def _mixed(fold: _Fold) -> Iterator[Reason]:

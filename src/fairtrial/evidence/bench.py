@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
 from fairtrial.evidence.bench_remarks import RemarkFold, Remarks
 from fairtrial.evidence.endings import is_systemic, is_void, kind_of
+from fairtrial.evidence.reviews import CountedReview, ReviewAggregate, aggregate_reviews, counted_review
 from fairtrial.evidence.rows import Row, measured, required_text, text
 from fairtrial.stats.summary import median, percent_saved, total
 
@@ -75,6 +76,7 @@ class ArmAggregate:
         error_kinds: How often each error kind occurred.
         spent: Sums over every attempt, superseded ones included, by field (`SPENT_FIELDS`); None with an unmeasured
             one.
+        review: What its reviews are worth, over its valid runs; None for an arm that does not review.
     """
 
     medians: Mapping[str, float | None]
@@ -87,6 +89,7 @@ class ArmAggregate:
     task_class: str | None
     error_kinds: Mapping[str, int]
     spent: Mapping[str, float | None]
+    review: ReviewAggregate | None = None
 
     @property
     def runs_as_failures(self) -> int:
@@ -163,6 +166,7 @@ class CountedRun:
         resolved: It ended without an error kind and its row says resolved.
         transcript_missing: Its transcript was lost.
         values: What was measured, in the order of `MEDIAN_FIELDS`.
+        review: What its review is worth; None where none was judged.
     """
 
     number: int
@@ -171,6 +175,7 @@ class CountedRun:
     resolved: bool
     transcript_missing: bool
     values: tuple[float | None, ...]
+    review: CountedReview | None = None
 
 
 @dataclass(slots=True)
@@ -211,6 +216,7 @@ class _Cell:
             task_class=self.task_class,
             error_kinds=dict(sorted(Counter(run.kind for run in runs if run.kind is not None).items())),
             spent={name: total(values) for name, values in zip(SPENT_FIELDS, self.spent, strict=True)},
+            review=aggregate_reviews(run.review for run in valid),
         )
 
 
@@ -247,6 +253,7 @@ class BenchFold:
             resolved=row.get("resolved") is True and kind is None,
             transcript_missing=row.get("transcript_missing") is True,
             values=tuple(measured(row.get(name)) for name in MEDIAN_FIELDS),
+            review=counted_review(row),
         )
         cell.add(run, attempt)
 

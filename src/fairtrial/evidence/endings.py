@@ -82,7 +82,9 @@ ENDINGS: Final[Mapping[EndingKind, EndingRule]] = MappingProxyType(
         EndingKind.NO_WORK_PRODUCED: _failure("the checks passed on an unchanged tree"),
         EndingKind.SKILL_NOT_INVOKED: _failure("a phase that must use a skill did not use it"),
         EndingKind.PLAN_EVIDENCE_INVALID: _failure("the plan phase changed something other than its one plan"),
-        EndingKind.REVIEW_EVIDENCE_INVALID: _failure("the review phase changed something other than its one artifact"),
+        EndingKind.REVIEW_EVIDENCE_INVALID: _failure(
+            "the review phase left no review, or something other than its artifact"
+        ),
         EndingKind.IMPLEMENTATION_EVIDENCE_INVALID: _failure("the work phase changed the skill under test"),
         EndingKind.AGENT_TIMEOUT: _failure("the session ran out of time"),
         EndingKind.AGENT_CRASH: _failure(

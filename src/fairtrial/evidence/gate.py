@@ -6,13 +6,22 @@ different question, asked elsewhere; this module only decides what the numbers s
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from fairtrial.errors import UsageError
 from fairtrial.evidence.bench import Aggregates, ArmAggregate
+from fairtrial.evidence.review_gate import (
+    MIN_F1_GAIN,
+    TOLERANCE,
+    ReviewGateTask,
+    best_gain,
+    compare_reviews,
+    missing_in_reviews,
+    objections_to_review,
+)
 from fairtrial.stats.summary import median, percent_saved
 
 __all__ = [
@@ -113,6 +122,7 @@ class GateTask:
         candidate_valid_runs: The candidate's runs that are no void.
         incumbent_excluded_runs: The incumbent's void runs.
         candidate_excluded_runs: The candidate's void runs.
+        review: What the reviews of both arms are worth, by which they are then decided; None for other arms.
     """
 
     task: str
@@ -130,6 +140,7 @@ class GateTask:
     candidate_valid_runs: int
     incumbent_excluded_runs: int
     candidate_excluded_runs: int
+    review: ReviewGateTask | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +186,8 @@ def decide(aggregates: Aggregates, policy: GatePolicy) -> Decision:
         outcome, reasons = Outcome.INSUFFICIENT_EVIDENCE, missing
     elif against:
         outcome, reasons = Outcome.KEEP_INCUMBENT, against
+    elif reviews := [t.review for t in tasks if t.review is not None]:
+        outcome, reasons = _weigh_reviews(reviews)
     else:
         outcome, reasons = _weigh(margin, improvement, policy)
     return Decision(
@@ -240,7 +253,8 @@ def _gate_task(task: str, incumbent: ArmAggregate, candidate: ArmAggregate, poli
         and incumbent.excluded_runs == candidate.excluded_runs == 0
     )
     nobody_resolved = incumbent.resolved == candidate.resolved == 0
-    return GateTask(
+    review = compare_reviews(incumbent.review, candidate.review)
+    gate_task = GateTask(
         task=task,
         task_class=incumbent.task_class,
         gated=not (measured_fully and nobody_resolved and not skill_failure),
@@ -256,7 +270,10 @@ def _gate_task(task: str, incumbent: ArmAggregate, candidate: ArmAggregate, poli
         candidate_valid_runs=candidate.valid_runs,
         incumbent_excluded_runs=incumbent.excluded_runs,
         candidate_excluded_runs=candidate.excluded_runs,
+        review=review,
     )
+    # A perfect review is rare: neither is it demanded, nor is a task left out because nobody wrote one.
+    return gate_task if review is None else replace(gate_task, gated=True, quality_floor_enforced=False)
 
 
 def _missing_evidence(aggregates: Aggregates, tasks: tuple[GateTask, ...], policy: GatePolicy) -> Iterator[str]:
@@ -291,7 +308,10 @@ def _missing_in_task(t: GateTask, policy: GatePolicy) -> Iterator[str]:
             f"task {t.task}: the arms have unequal numbers of valid runs,"
             f" {t.incumbent_valid_runs} and {t.candidate_valid_runs}."
         )
-    if t.incumbent_metric is None or t.candidate_metric is None:
+    if t.review is not None:
+        runs = {"incumbent_runs": t.incumbent_valid_runs, "candidate_runs": t.candidate_valid_runs}
+        yield from (f"task {t.task}: {lack}" for lack in missing_in_reviews(t.review, **runs))
+    elif t.incumbent_metric is None or t.candidate_metric is None:
         yield f"task {t.task}: {policy.metric} was not measured in every valid run of both arms."
     elif t.improvement_pct is None:
         yield f"task {t.task}: the incumbent's {policy.metric} is too near 0 to be improved by a percentage."
@@ -300,6 +320,10 @@ def _missing_in_task(t: GateTask, policy: GatePolicy) -> Iterator[str]:
 def _objections(tasks: tuple[GateTask, ...], policy: GatePolicy) -> Iterator[str]:
     """Name everything that forbids the change, whatever the gain elsewhere."""
     for t in tasks:
+        if t.review is not None:
+            said = objections_to_review(t.review, candidate_runs=t.candidate_valid_runs)
+            yield from (f"task {t.task}: {objection}" for objection in said)
+            continue
         if t.candidate_resolved * t.incumbent_valid_runs < t.incumbent_resolved * t.candidate_valid_runs:
             yield (
                 f"task {t.task}: the candidate resolved {t.candidate_resolved} of {t.candidate_valid_runs},"
@@ -323,3 +347,14 @@ def _weigh(margin: int, improvement: float | None, policy: GatePolicy) -> tuple[
     if improvement is not None and improvement >= policy.min_improvement_pct:
         return Outcome.PROMOTE, (f"{gain}, at least the {policy.min_improvement_pct} % that are asked for.",)
     return Outcome.KEEP_INCUMBENT, (f"{gain}, less than the {policy.min_improvement_pct} % that are asked for.",)
+
+
+def _weigh_reviews(tasks: Sequence[ReviewGateTask]) -> tuple[Outcome, tuple[str, ...]]:
+    """Decide on complete evidence against which nothing speaks, of arms that review."""
+    gain = best_gain(tasks)
+    if gain is None:
+        return Outcome.KEEP_INCUMBENT, ("no task has a defect in which a review could find more.",)
+    said = f"the largest gain in weighted F1 is {round(gain, 6)}"
+    if gain >= MIN_F1_GAIN - TOLERANCE:
+        return Outcome.PROMOTE, (f"{said}, at least {MIN_F1_GAIN}.",)
+    return Outcome.KEEP_INCUMBENT, (f"{said}, less than {MIN_F1_GAIN}.",)

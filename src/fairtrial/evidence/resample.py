@@ -2,15 +2,22 @@
 
 Both sides of each resample are drawn from the incumbent's own runs, so every promotion among them is a false one. The
 draws are a pure function of the seed: whoever has the rows gets the same figure.
+
+They are made twice, because few runs show too little of their spread: once of the runs as they are, and once with each
+run's metric moved to a deviation that is drawn from all tasks and corrected for their number of runs. What is told is
+the larger share; see decision 0014.
 """
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Final
 
-from fairtrial.evidence.bench import MEDIAN_FIELDS, Aggregates, ArmAggregate, CountedRun
+from fairtrial.evidence.bench import MEDIAN_FIELDS, ArmAggregate, CountedRun
 from fairtrial.evidence.gate import GatePolicy, Outcome, decide
+from fairtrial.evidence.reviews import aggregate_reviews
 from fairtrial.stats.summary import median
 
 __all__ = ["MIN_RESAMPLES", "FalsePromotion", "estimate_false_promotion"]
@@ -18,6 +25,9 @@ __all__ = ["MIN_RESAMPLES", "FalsePromotion", "estimate_false_promotion"]
 MIN_RESAMPLES: Final = 2000
 DRAW_BYTES: Final = 8
 ANY_MODEL: Final = "-"
+MOST_LOG: Final = 700.0
+"""The logarithm of a figure that a float still holds."""
+MIN_RUNS_OF_A_SPREAD: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +36,18 @@ class FalsePromotion:
 
     Attributes:
         seed: What the draws were made from.
-        n_resamples: Resamples.
-        n_promoted: Those in which the policy promoted.
-        n_insufficient: Those in which it found too little evidence.
-        p_promoted: Share that was promoted; None when it cannot be told.
+        n_resamples: Resamples of each kind.
+        n_promoted: Those of runs as they are in which the policy promoted.
+        n_promoted_spread: Those of runs with a corrected spread in which it did.
+        n_insufficient: Those of runs as they are in which it found too little evidence.
+        p_promoted: The larger share of the two that was promoted; None when it cannot be told.
         unmeasured_reason: Why not, or None.
     """
 
     seed: int
     n_resamples: int
     n_promoted: int
+    n_promoted_spread: int
     n_insufficient: int
     p_promoted: float | None
     unmeasured_reason: str | None
@@ -63,48 +75,99 @@ def estimate_false_promotion(
         raise ValueError(f"{n_resamples} resamples are fewer than {MIN_RESAMPLES}")
     pools = {task: valid for task, counted in runs.items() if (valid := tuple(r for r in counted if not r.void))}
     named = replace(policy, model=policy.model or ANY_MODEL)
-    known: dict[tuple[str, tuple[int, ...]], ArmAggregate] = {}
-
-    def aggregate(task: str, side: str, number: int) -> ArmAggregate:
-        pool = pools[task]
-        # Sorted, because an aggregate does not know in which order runs came: few distinct ones are ever computed.
-        drawn = tuple(sorted(_draw(len(pool), seed=seed, number=number, task=task, side=side)))
-        if (task, drawn) not in known:
-            known[task, drawn] = _aggregate(pool[index] for index in drawn)
-        return known[task, drawn]
-
-    counts = dict.fromkeys(Outcome, 0)
-    for number in range(n_resamples):
-        aggregates: Aggregates = {
-            task: {
-                policy.incumbent_arm: aggregate(task, "incumbent", number),
-                policy.candidate_arm: aggregate(task, "candidate", number),
-            }
-            for task in pools
-        }
-        counts[decide(aggregates, named).outcome] += 1
-    n_promoted, n_insufficient = counts[Outcome.PROMOTE], counts[Outcome.INSUFFICIENT_EVIDENCE]
-    unknown = n_insufficient == n_resamples
+    drawer = _Drawer(pools, policy.metric, seed=seed)
+    outcomes = [_decide_resample(drawer, named, number) for number in range(n_resamples)]
+    n_promoted = sum(as_it_is is Outcome.PROMOTE for as_it_is, _ in outcomes)
+    n_spread = sum(spread is Outcome.PROMOTE for _, spread in outcomes)
+    n_insufficient = sum(as_it_is is Outcome.INSUFFICIENT_EVIDENCE for as_it_is, _ in outcomes)
+    unknown = None
+    if n_insufficient == n_resamples:
+        unknown = "the incumbent's runs are too few, or not measured, for any decision"
+    elif all(len(pool) < MIN_RUNS_OF_A_SPREAD for pool in pools.values()):
+        unknown = "one run of each task shows nothing of how they scatter"
     return FalsePromotion(
         seed=seed,
         n_resamples=n_resamples,
         n_promoted=n_promoted,
+        n_promoted_spread=n_spread,
         n_insufficient=n_insufficient,
-        p_promoted=None if unknown else n_promoted / n_resamples,
-        unmeasured_reason="the incumbent's runs are too few, or not measured, for any decision" if unknown else None,
+        p_promoted=None if unknown else max(n_promoted, n_spread) / n_resamples,
+        unmeasured_reason=unknown,
     )
 
 
-def _draw(n_runs: int, *, seed: int, number: int, task: str, side: str) -> Iterator[int]:
-    """Give as many indexes below `n_runs`, each equally likely (to 1 in 2**61), from the identity of the draw."""
+class _Drawer:
+    """Draws runs as they are, and for each a deviation of the metric from its task's centre.
+
+    A deviation is a difference of logarithms: costs scatter by factors, and so those of cheap and dear tasks are alike.
+    It comes from any task, since the few runs of one take on few values; n runs lie nearer to their own centre than to
+    the true one, on average by the factor sqrt((n - 1) / n), which is undone. Tasks with an unmeasured or a zero figure
+    keep their figures, and give none away.
+    """
+
+    def __init__(self, pools: Mapping[str, Sequence[CountedRun]], metric: str, *, seed: int) -> None:
+        self.tasks = tuple(pools)
+        self._pools = pools
+        self._metric = metric
+        self._seed = seed
+        self._known: dict[tuple[str, tuple[int, ...]], ArmAggregate] = {}
+        self._centres: dict[str, float] = {}
+        self._deviations: list[float] = []
+        at = MEDIAN_FIELDS.index(metric)
+        for task, pool in pools.items():
+            logs = [math.log(value) for run in pool if (value := run.values[at]) is not None and value > 0]
+            if len(logs) == len(pool):
+                self._centres[task] = centre = fmean(logs)
+                if len(pool) >= MIN_RUNS_OF_A_SPREAD:
+                    correction = math.sqrt(len(pool) / (len(pool) - 1))
+                    self._deviations += [(each - centre) * correction for each in logs]
+
+    def draw_side(self, task: str, side: str, number: int) -> tuple[ArmAggregate, ArmAggregate]:
+        """What is known of one side of one task in one resample: as the runs are, and with a corrected spread."""
+        pool = self._pools[task]
+        # Sorted, because an aggregate does not know in which order runs came: few distinct ones are ever computed.
+        drawn = tuple(sorted(_draw(len(pool), len(pool), seed=self._seed, number=number, task=task, side=side)))
+        if (task, drawn) not in self._known:
+            self._known[task, drawn] = _aggregate([pool[index] for index in drawn])
+        as_it_is = self._known[task, drawn]
+        centre = self._centres.get(task)
+        if centre is None or not self._deviations:
+            return as_it_is, as_it_is
+        others = _draw(
+            len(self._deviations), len(pool), seed=self._seed, number=number, task=task, side=f"{side} spread"
+        )
+        figure = median(math.exp(min(centre + self._deviations[index], MOST_LOG)) for index in others)
+        return as_it_is, replace(as_it_is, medians={**as_it_is.medians, self._metric: figure})
+
+
+def _decide_resample(drawer: _Drawer, policy: GatePolicy, number: int) -> tuple[Outcome, Outcome]:
+    """What the policy says of one resample: as the runs are, and with a corrected spread."""
+    sides = {
+        task: (drawer.draw_side(task, "incumbent", number), drawer.draw_side(task, "candidate", number))
+        for task in drawer.tasks
+    }
+    as_it_is, spread = (
+        decide(
+            {
+                task: {policy.incumbent_arm: old[kind], policy.candidate_arm: new[kind]}
+                for task, (old, new) in sides.items()
+            },
+            policy,
+        ).outcome
+        for kind in range(2)
+    )
+    return as_it_is, spread
+
+
+def _draw(n_runs: int, n_draws: int, *, seed: int, number: int, task: str, side: str) -> Iterator[int]:
+    """Give `n_draws` indexes below `n_runs`, each equally likely (to 1 in 2**54), from the identity of the draw."""
     name = f"{seed}\0{number}\0{side}\0{task}".encode()
-    stream = hashlib.shake_256(name).digest(DRAW_BYTES * n_runs)
+    stream = hashlib.shake_256(name).digest(DRAW_BYTES * n_draws)
     for at in range(0, len(stream), DRAW_BYTES):
         yield int.from_bytes(stream[at : at + DRAW_BYTES], "big") % n_runs
 
 
-def _aggregate(drawn: Iterator[CountedRun]) -> ArmAggregate:
-    runs = list(drawn)
+def _aggregate(runs: Sequence[CountedRun]) -> ArmAggregate:
     kinds: dict[str, int] = {}
     for run in runs:
         if run.kind is not None:
@@ -120,4 +183,5 @@ def _aggregate(drawn: Iterator[CountedRun]) -> ArmAggregate:
         task_class=None,
         error_kinds=kinds,
         spent={},
+        review=aggregate_reviews(run.review for run in runs),
     )

@@ -32,7 +32,7 @@ from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.sweep.scratch import scratch_base
 from fairtrial.workspace.overlay import read_overlay
 
-__all__ = ["Evolved", "begin_evolution", "resume_evolution"]
+__all__ = ["Evolved", "PlannedEvolution", "begin_evolution", "plan_evolution", "resume_evolution"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,38 @@ class Evolved:
     spent_usd: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEvolution:
+    """What an evolution would do, with nothing done.
+
+    Attributes:
+        bound: What it would fix.
+        n_measure: Trials of a measurement when a candidate changes every skill that it may.
+        n_confirm: Trials of the final gate, likewise; 0 without holdout tasks.
+    """
+
+    bound: Bound
+    n_measure: int
+    n_confirm: int
+
+
+def plan_evolution(options: EvolveOptions, scratch: Path) -> PlannedEvolution:
+    """Resolve everything as `begin_evolution` does, and make nothing.
+
+    Raises:
+        UsageError: The request is wrong.
+        HostError: An agent cannot be used here.
+        IntegrityError: The results that are to be learnt from are not what was written.
+    """
+    bound = _open(options, scratch)
+    n_trials = 2 * len(bound.skills) * options.bench.runs
+    return PlannedEvolution(
+        bound=bound,
+        n_measure=n_trials * len(bound.learning),
+        n_confirm=n_trials * len(bound.holdout),
+    )
+
+
 def begin_evolution(options: EvolveOptions, how: SweepOptions, *, n_workers: int) -> Evolved:
     """Fix everything, then propose, measure and decide until an end is reached.
 
@@ -65,9 +97,7 @@ def begin_evolution(options: EvolveOptions, how: SweepOptions, *, n_workers: int
         IntegrityError: The results that are to be learnt from are not what was written.
     """
     scratch = scratch_base(how.scratch)
-    bound, _ = bind_evolution(options, scratch)
-    _require_readable(bound)
-    _require_agent(options.proposer_agent)
+    bound = _open(options, scratch)
     require_fit(scratch, options.bench)
     begun = utc_now()
     files = create_evolution(how.out, now=begun, base=Path("results"))
@@ -123,6 +153,14 @@ def _pass(files: EvolutionFiles, evolution: str, bound: Bound, how: SweepOptions
         outcomes=read_outcomes(files, evolution=evolution),
         spent_usd=spent_usd(files),
     )
+
+
+def _open(options: EvolveOptions, scratch: Path) -> Bound:
+    """Fix everything, and refuse what could not end well."""
+    bound, _ = bind_evolution(options, scratch)
+    _require_readable(bound)
+    _require_agent(options.proposer_agent)
+    return bound
 
 
 def _require_readable(bound: Bound) -> None:

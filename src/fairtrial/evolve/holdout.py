@@ -1,7 +1,7 @@
 """Uses of holdout tasks, noted beside the task file: a test that is asked twice is worth less the second time.
 
 A use is noted before the final gate spends anything, so that none can be forgotten; the same gate taken up again after
-a kill is no new use.
+a kill is no new use, unless it has to measure everything once more.
 """
 
 import json
@@ -33,6 +33,7 @@ class HoldoutUse:
         evolution: The evolution, and
         generation: the generation whose candidate it judged.
         candidate_overlay_digest: That candidate.
+        repeat: How often it asked them before, in vain: see decision 0015.
         tasks: Digest of the oracle of each holdout task that it used, by the task's id.
     """
 
@@ -42,6 +43,12 @@ class HoldoutUse:
     generation: int
     candidate_overlay_digest: str
     tasks: dict[str, str]
+    repeat: int = 0
+
+    @property
+    def gate(self) -> tuple[str, int, int]:
+        """What makes it a use of its own."""
+        return self.evolution, self.generation, self.repeat
 
 
 _USE: Final = TypeAdapter(HoldoutUse)
@@ -88,7 +95,7 @@ def count_uses(uses: Collection[HoldoutUse], tasks: Collection[str]) -> dict[str
 
 
 def note_use(tasks: Path, use: HoldoutUse) -> dict[str, int]:
-    """Note a use durably, once for each evolution and generation; return how often each of its tasks is used by now.
+    """Note a use durably, once for each repeat of a gate; return how often each of its tasks is used by now.
 
     Raises:
         IntegrityError: What is noted so far is damaged.
@@ -97,7 +104,7 @@ def note_use(tasks: Path, use: HoldoutUse) -> dict[str, int]:
     path = uses_path(tasks)
     with acquire_lock(tasks, wait_s=LOCK_WAIT_S, on_wait=_never):
         uses = read_uses(tasks)
-        if not any((each.evolution, each.generation) == (use.evolution, use.generation) for each in uses):
+        if not any(each.gate == use.gate for each in uses):
             uses = (*uses, use)
             data = b"".join(_line(asdict(each)) for each in uses)
             try:

@@ -132,8 +132,17 @@ class Given:
         )
 
 
-def prepare_proposal(here: GenerationFiles, given: Given, layout: SkillLayout, *, agent: str) -> None:
+def prepare_proposal(
+    here: GenerationFiles, given: Given, layout: SkillLayout, *, agent: str, budget_usd: float | None = None
+) -> None:
     """Write the proposer's tree, its task and its arm, in place of what a killed pass left of them.
+
+    Args:
+        here: The generation.
+        given: What the proposer is given.
+        layout: Where skills lie.
+        agent: The proposer's agent.
+        budget_usd: US dollars that it may spend; None for no bound.
 
     Raises:
         HostError: git failed.
@@ -161,9 +170,12 @@ def prepare_proposal(here: GenerationFiles, given: Given, layout: SkillLayout, *
         "oracle": {"command": _ORACLE, "files": [{"source": "given.sh", "target": "given.sh"}]},
     }
     phase = {"name": "propose", "prompt": "{task}", "tools": sorted(_tools(agent))}
+    arm: dict[str, object] = {"phases": [phase]}
+    if budget_usd is not None:
+        arm["budget"] = {"cost_usd": budget_usd}
     # JSON is YAML, and needs no second writer.
     (here.proposal / "tasks.yaml").write_text(json.dumps({"tasks": [task]}, indent=1))
-    (here.proposal / "arms.yaml").write_text(json.dumps({"arms": {ARM: {"phases": [phase]}}}, indent=1))
+    (here.proposal / "arms.yaml").write_text(json.dumps({"arms": {ARM: arm}}, indent=1))
 
 
 def proposer_options(here: GenerationFiles, options: EvolveOptions) -> BenchOptions:
@@ -176,6 +188,7 @@ def proposer_options(here: GenerationFiles, options: EvolveOptions) -> BenchOpti
         arms=(ARM,),
         arms_file=str(here.proposal.absolute() / "arms.yaml"),
         skills={},
+        plugins={},
         runs=1,
         model=options.proposer_model,
         agent=options.proposer_agent,

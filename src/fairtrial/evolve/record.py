@@ -54,6 +54,7 @@ class GenerationFiles:
           proposal.md                                what the proposer says of it
           measure/                                   results directory on the learning tasks
           confirm/                                   results directory on the holdout tasks
+          measure-1/ confirm-1/ …                    the same once more, after stops in its trials: see decision 0015
 
     Attributes:
         root: The generation's directory.
@@ -76,9 +77,18 @@ class GenerationFiles:
         """What the proposer says of its candidate."""
         return self.root / "proposal.md"
 
-    def results(self, kind: StepKind) -> Path:
-        """The results directory of a step that measures."""
-        return self.proposal / "results" if kind is StepKind.PROPOSE else self.root / kind.value
+    def results(self, kind: StepKind, repeat: int = 0) -> Path:
+        """The results directory of a step that measures; `repeat` counts how often it was measured before."""
+        if kind is StepKind.PROPOSE:
+            return self.proposal / "results"
+        return self.root / (f"{kind}-{repeat}" if repeat else str(kind))
+
+    def last_repeat(self, kind: StepKind) -> int:
+        """How often a step was measured before its last results directory; 0 when there is none."""
+        repeat = 0
+        while self.results(kind, repeat + 1).exists():
+            repeat += 1
+        return repeat
 
     def intent(self, kind: StepKind) -> Path:
         """Written before a step."""

@@ -91,6 +91,8 @@ def run_sweep(
             begun = begin_bench(options, bounded, n_workers=n_workers, promoter=promoter, bound_tasks=bound_tasks)
     except _OverBoundsError:
         return reached[0]
+    if begun.scratch is not None:
+        how.say(f"workspaces: {begun.scratch}")
     return _finish(begun)
 
 

@@ -67,6 +67,7 @@ class EvolveOptions:
         candidate: How candidates are judged; its overlay is another in each generation.
         proposer_agent: The agent that writes candidates.
         proposer_model: The model that it runs with.
+        proposer_budget_usd: US dollars that one proposal may cost; None for what is left of the budget.
         generations: Candidates that may be measured.
         budget_usd: US dollars that proposals and measurements may cost together; None for no bound.
         wall_time_s: Seconds that one pass may take; None for no bound.
@@ -80,6 +81,7 @@ class EvolveOptions:
     candidate: CandidateOptions
     proposer_agent: str
     proposer_model: str
+    proposer_budget_usd: float | None = None
     generations: int = 1
     budget_usd: float | None = None
     wall_time_s: float | None = None

@@ -1,7 +1,7 @@
 """The steps of an evolution as they are really done."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -9,14 +9,14 @@ from typing import cast
 from fairtrial.bench.blobs import read_stable
 from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.evidence.bench import broken_incumbents
-from fairtrial.evidence.endings import is_void
+from fairtrial.evidence.endings import EndingKind, is_void
 from fairtrial.evidence.gate import Outcome
 from fairtrial.evolve.bound import Bound, require_unchanged
 from fairtrial.evolve.evidence import evidence_document, gate_lines
 from fairtrial.evolve.holdout import USE_SCHEMA, HoldoutUse, note_use
 from fairtrial.evolve.learnings import read_learnings
 from fairtrial.evolve.material import SkillBase, read_evidence_rows, read_transcripts
-from fairtrial.evolve.next_step import Bounds, Used
+from fairtrial.evolve.next_step import Bounds, Used, over_bounds
 from fairtrial.evolve.proposal import (
     Given,
     InvalidProposalError,
@@ -27,12 +27,13 @@ from fairtrial.evolve.proposal import (
 )
 from fairtrial.evolve.record import EvolutionFiles, GenerationFiles
 from fairtrial.evolve.spending import spent_usd
+from fairtrial.evolve.stops import is_lost_by_stops
 from fairtrial.evolve.sweeps import Finished, run_sweep
 from fairtrial.evolve.values import OUTCOME_SCHEMA, Ending, EndKind, Step, StepKind, StepOutcome, StepResult
 from fairtrial.host.clock import monotonic_s, rfc3339, utc_now
 from fairtrial.host.signals import stop_requests
 from fairtrial.promote.apply import Use, apply_promotion, changes_of, require_promotable
-from fairtrial.promote.promotion import BoundDecision, read_promotion
+from fairtrial.promote.promotion import BoundDecision, Promotion, read_promotion
 from fairtrial.promote.recovery import find_recoveries
 from fairtrial.promote.target import sha256_of
 from fairtrial.promote.transaction import Step as ApplyStep
@@ -98,7 +99,7 @@ class Work:
             case StepKind.PROPOSE, SkillBase():
                 return self._propose(here, step, before, base)
             case StepKind.MEASURE, _:
-                return self._measure(here, step, self.bound.learning, {})
+                return self._measure(here, step, self.bound.learning, lambda _repeat: {})
             case StepKind.CONFIRM, _:
                 return self._confirm(here, step)
             case StepKind.APPLY, _:
@@ -126,13 +127,31 @@ class Work:
             return self._proposed(step, before, base, overlay)
         if not here.results(StepKind.PROPOSE).exists():
             given = self._given(step.generation, before, base)
-            prepare_proposal(here, given, self.bound.layout, agent=self.bound.options.proposer_agent)
+            prepare_proposal(
+                here,
+                given,
+                self.bound.layout,
+                agent=self.bound.options.proposer_agent,
+                budget_usd=self._proposer_budget_usd(),
+            )
         finished = self._sweep(here.results(StepKind.PROPOSE), proposer_options(here, self.bound.options), (), 1)
         if isinstance(finished, Ending):
             return finished
         (row,) = _counting_rows(finished.results)
+        if row.get("error_kind") == EndingKind.BUDGET_EXHAUSTED:
+            ending = over_bounds(self.bounds, self.used())
+            if ending is not None:
+                return ending  # it was the evolution's budget, and not the proposal's own
         outcome = self._judge_proposal(here, step, before, base, finished.results, row)
         return replace(outcome, results=self._below(finished.results), seal=finished.seal)
+
+    def _proposer_budget_usd(self) -> float | None:
+        """What one proposal may cost: what is asked, and no more than what is left of the whole budget."""
+        own, whole = self.bound.options.proposer_budget_usd, self.bounds.budget_usd
+        if whole is None:
+            return own
+        left = whole - (self.spent_usd or 0.0)
+        return left if own is None else min(own, left)
 
     def _judge_proposal(
         self,
@@ -174,7 +193,8 @@ class Work:
         )
         source = None if options.seed_results is None else Path(options.seed_results)
         if generation > 0:
-            source = self.files.generation(generation - 1).results(StepKind.MEASURE)
+            last = self.files.generation(generation - 1)
+            source = last.results(StepKind.MEASURE, last.last_repeat(StepKind.MEASURE))
         paths: dict[str, list[str]] = {}
         transcripts: dict[str, bytes] = {}
         results, chosen = (None, ()) if source is None else read_evidence_rows(source, self.bound.learning_ids)
@@ -215,18 +235,35 @@ class Work:
         here: GenerationFiles,
         step: Step,
         tasks: Sequence[Mapping[str, object]],
-        uses: Mapping[str, int],
+        note: Callable[[int], Mapping[str, int]],
     ) -> StepOutcome | Ending:
+        """Measure a candidate; once more when nothing but stops of ours, in its trials, speaks against it.
+
+        Args:
+            here: The generation.
+            step: Measure or confirm.
+            tasks: Bindings of the tasks.
+            note: Called before each time, with how often it was measured before; gives the uses of holdout tasks.
+        """
         overlay = read_overlay(here.candidate.resolve(), self.bound.layout)
         options = self._candidate_options(here, overlay, step, tuple(str(task["id"]) for task in tasks))
-        finished = self._sweep(here.results(step.kind), options, tasks, self.n_workers)
-        if isinstance(finished, Ending):
-            return finished
-        promotion = read_promotion(finished.results)
-        if promotion.binding.candidate_overlay_digest != overlay.digest:
-            raise IntegrityError(
-                f"{finished.results.root}: measured another candidate; believe nothing derived from it"
-            )
+        repeat = here.last_repeat(step.kind)
+        while True:
+            uses = note(repeat)
+            finished = self._sweep(here.results(step.kind, repeat), options, tasks, self.n_workers)
+            if isinstance(finished, Ending):
+                return finished
+            promotion = read_promotion(finished.results)
+            if promotion.binding.candidate_overlay_digest != overlay.digest:
+                raise IntegrityError(
+                    f"{finished.results.root}: measured another candidate; believe nothing derived from it"
+                )
+            if not is_lost_by_stops(promotion, finished.results):
+                return self._measured(step, promotion, finished, uses)
+            repeat += 1
+            self.how.say(f"generation {step.generation}: {step.kind} again: the candidate won, but for trials cut off")
+
+    def _measured(self, step: Step, promotion: Promotion, finished: Finished, uses: Mapping[str, int]) -> StepOutcome:
         broken = broken_incumbents(finished.summary.aggregates, incumbents=self.bound.options.bench.arms)
         result = StepResult.PROMOTABLE if promotion.promotable else StepResult.KEPT
         reasons = tuple(reason for decision in promotion.decisions for reason in _reasons(decision))
@@ -236,7 +273,7 @@ class Work:
         known = [rate for rate in rates if rate is not None]
         return replace(
             self._outcome(step, result, *reasons),
-            candidate_overlay_digest=overlay.digest,
+            candidate_overlay_digest=promotion.binding.candidate_overlay_digest,
             results=self._below(finished.results),
             seal=finished.seal,
             p_false_promotion=max(known) if known and len(known) == len(rates) else None,
@@ -264,17 +301,23 @@ class Work:
 
     def _confirm(self, here: GenerationFiles, step: Step) -> StepOutcome | Ending:
         """Note the use of the holdout tasks, then ask them: in this order, so that none is forgotten."""
-        use = HoldoutUse(
-            schema=USE_SCHEMA,
-            used_utc=rfc3339(utc_now()),
-            evolution=self.evolution,
-            generation=step.generation,
-            candidate_overlay_digest=read_overlay(here.candidate.resolve(), self.bound.layout).digest,
-            tasks={str(task["id"]): str(task["oracle_digest"]) for task in self.bound.holdout},
-        )
-        uses = note_use(Path(self.bound.options.bench.tasks), use)
-        self.how.say("uses of holdout tasks, this one included: " + ", ".join(f"{t} {n}" for t, n in uses.items()))
-        return self._measure(here, step, self.bound.holdout, uses)
+        digest = read_overlay(here.candidate.resolve(), self.bound.layout).digest
+
+        def note(repeat: int) -> Mapping[str, int]:
+            use = HoldoutUse(
+                schema=USE_SCHEMA,
+                used_utc=rfc3339(utc_now()),
+                evolution=self.evolution,
+                generation=step.generation,
+                candidate_overlay_digest=digest,
+                tasks={str(task["id"]): str(task["oracle_digest"]) for task in self.bound.holdout},
+                repeat=repeat,
+            )
+            uses = note_use(Path(self.bound.options.bench.tasks), use)
+            self.how.say("uses of holdout tasks, this one included: " + ", ".join(f"{t} {n}" for t, n in uses.items()))
+            return uses
+
+        return self._measure(here, step, self.bound.holdout, note)
 
     def _apply(self, step: Step, promoted: StepOutcome) -> StepOutcome | Ending:
         if promoted.results is None or promoted.seal is None:

@@ -32,7 +32,7 @@ __all__ = ["GatewayGoneError", "GatewayProcess", "OpenTrial", "ask_status"]
 M = TypeVar("M", bound=Message)
 
 _ANSWER_S: Final = 60.0
-_READY_S: Final = 20.0
+_READY_S: Final = 60.0
 _STOP_S: Final = 10.0
 
 # Left to itself, glibc gives memory back after each piece of a stream and takes it again for the next one: 400 page

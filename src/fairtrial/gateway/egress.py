@@ -54,6 +54,7 @@ class BadRequestError(ValueError):
 
 _MAX_REFUSALS: Final = 20
 _MAX_SHOWN: Final = 40
+_MAX_PATH: Final = 200
 
 _FETCHING_MODEL: Final = re.compile(
     r"search-preview|search-api|[-/]search$|:online|deep-research|^(perplexity/)?sonar|^(groq/)?compound", re.IGNORECASE
@@ -70,7 +71,9 @@ class Finder:
         """Note one thing."""
         if len(self._found) < _MAX_REFUSALS:
             shown = "".join(f"[{part}]" if isinstance(part, int) else f".{_shown(part)}" for part in path)
-            self._found.append(Refusal(grant=str(grant), path=shown.removeprefix(".") or "body", what=what))
+            shown = shown.removeprefix(".") or "body"
+            shown = shown if len(shown) <= _MAX_PATH else f"{shown[:_MAX_PATH]}…"
+            self._found.append(Refusal(grant=str(grant), path=shown, what=what))
 
     def refuse_unknown(self, kind: str, name: object, path: tuple[str | int, ...]) -> None:
         """Note something that is not known to be harmless; `kind` is field, tool or content."""

@@ -8,6 +8,7 @@ from typing import Final
 from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Rendered, ReplyReading, Route
 from fairtrial.gateway.egress import BadRequestError, check_request, read_body, refusal_text, require_plain_head
 from fairtrial.gateway.ledger import Ending, SeenCall, SeenResult
+from fairtrial.gateway.outline import Outline, read_outline
 from fairtrial.gateway.pace import Heard, News, read_status
 from fairtrial.gateway.policy import ModelDecision, compare_models, decide_model
 from fairtrial.gateway.sink import CutError, Sink
@@ -24,6 +25,7 @@ __all__ = ["Exchange"]
 
 _MAX_ERROR_BYTES: Final = 1 << 20
 _MAX_INPUT_CHARACTERS: Final = 2000
+_MAX_NAME_CHARACTERS: Final = 500
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: an answer
@@ -164,15 +166,12 @@ class Exchange:
             require_plain_head(self._headers)
             await spool.fill(self._incoming.body())
             self.row.request_bytes = spool.n_bytes
-            call, changed = self._judge(dialect, route, spool)
+            outline = await read_outline(spool.pieces()) if spool.is_large else None
+            call = self._judge(dialect, route, spool, outline)
         except TooLargeError:
             raise _Refused("body", 413, ErrorKind.TOO_LARGE, f"the body is over {MAX_BODY_BYTES} bytes") from None
         except BadRequestError as error:
             raise _Refused("body", 400, ErrorKind.BAD_REQUEST, str(error)) from error
-        if changed is not None:
-            self.row.usage_was_asked_for = True
-            call = replace(call, reports_usage=True)
-            spool.replace(changed)
         rule = rule or self._plan_of_script(call, dialect)
         cut_bytes = None
         match None if rule is None else rule.fault.kind:
@@ -203,23 +202,30 @@ class Exchange:
         self._sink = Sink(self._incoming, rule)
         return rule
 
-    def _judge(self, dialect: Dialect, route: Route, spool: Spool) -> tuple[Call, bytes | None]:
-        """Read the body and decide whether it may go on; return what it asks and, if it is changed, the new body.
+    def _judge(self, dialect: Dialect, route: Route, spool: Spool, outline: Outline | None) -> Call:
+        """Read the body and decide whether it may go on, changed if need be; return what it asks.
 
         Raises:
             BadRequestError: It cannot be read.
             _Refused: It may not go on.
         """
         trial, row = self._trial, self.row
-        data = spool.read_all()
-        row.markers = tuple(marker for marker in trial.opening.markers if marker.encode() in data)
-        body = read_body(data, max_bytes=MAX_BODY_BYTES)
-        del data  # of 100 MB one copy is enough
+        row.markers = spool.words_in(trial.opening.markers)
+        # Whoever plays a script or writes one reads the texts themselves.
+        is_read = trial.source.reads_conversation or trial.opening.record is not None
+        outline = None if is_read else outline
+        body = read_body(spool.read_all() if outline is None else outline.data, max_bytes=MAX_BODY_BYTES)
         call = dialect.read_request(route, self._headers, body)
-        row.requested_model, row.stream, row.digest = call.requested_model, call.stream, call.digest
-        row.session_claim, row.agent_claim, row.parent_claim = call.session_claim, call.agent_claim, call.parent_claim
+        row.requested_model, row.stream, row.digest = _short(call.requested_model), call.stream, call.digest
+        row.session_claim, row.agent_claim = _short(call.session_claim), _short(call.agent_claim)
+        row.parent_claim = _short(call.parent_claim)
         row.tool_results = tuple(
-            SeenResult(call_id=each.call_id, name=each.name, is_error=each.is_error, n_characters=len(each.text))
+            SeenResult(
+                call_id=_short(each.call_id),
+                name=_short(each.name),
+                is_error=each.is_error,
+                n_characters=len(each.text) if outline is None else outline.n_characters(each.text),
+            )
             for each in call.new_results
         )
         row.n_tools, row.tools, row.n_turns = len(call.tools), call.tools, len(call.turns)
@@ -235,9 +241,15 @@ class Exchange:
             models = ", ".join(trial.opening.models)
             raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
         changed = dialect.with_usage_reported(body) if trial.opening.include_usage else None
-        if not trial.source.reads_conversation and trial.opening.record is None:
-            call = replace(call, system="", turns=())
-        return call, None if changed is None else trial.render_body(changed)
+        if changed is not None:
+            row.usage_was_asked_for = True
+            call = replace(call, reports_usage=True)
+            rendered = trial.render_body(changed)
+            if outline is None:
+                spool.replace(rendered)
+            else:
+                spool.replace_large(outline.restored(rendered, spool))
+        return call if is_read else replace(call, system="", turns=())
 
     async def _pass_on(self, outgoing: Outgoing, rule: PlannedFault | None) -> None:
         """Wait until the provider may be asked, ask, and give the place back.
@@ -381,6 +393,11 @@ class Exchange:
         if is_call and (row.usage is None or row.usage.is_lower_bound):
             problem = decoder.problem or reading.problem
             row.usage_problem = problem or ("the reply did not say" if row.usage is None else "the reply broke off")
+
+
+def _short(name: str | None) -> str | None:
+    """A name that a client made up, as a row holds it: it stands there with every request."""
+    return None if name is None else name[:_MAX_NAME_CHARACTERS]
 
 
 def _kind_of(status: int) -> ErrorKind:

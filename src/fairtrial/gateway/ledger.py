@@ -198,7 +198,11 @@ def _adapter() -> TypeAdapter[WireRow]:
 
 
 class Ledger:
-    """The wire log of one trial, being written."""
+    """The wire log of one trial, being written.
+
+    Attributes:
+        n_bytes: Its length.
+    """
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
         """Create the file.
@@ -207,6 +211,7 @@ class Ledger:
             OSError: It exists already, or cannot be made.
         """
         self.path = path
+        self.n_bytes = 0
         self._redactor = redactor
         self._hasher = hashlib.sha256()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -236,6 +241,7 @@ class Ledger:
         # A replacement never breaks the line's JSON: no secret's shape holds a quote that is not escaped.
         line = self._redactor.redact(text) + b"\n"
         self._hasher.update(line)
+        self.n_bytes += len(line)
         left = memoryview(line)
         while left:
             left = left[os.write(self._fd, left) :]

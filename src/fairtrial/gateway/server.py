@@ -41,7 +41,6 @@ CONTROL: Final = "control"
 """Name of the control socket in the gateway's directory."""
 
 _MAX_INTERNAL_ERRORS: Final = 20
-_PROBE_S: Final = 15.0
 
 
 class Gateway:
@@ -59,6 +58,8 @@ class Gateway:
         """
         self.redactor = Redactor(key for key in keys.values() if key)
         self._directory = Path(settings.directory)
+        self._probe_s = settings.probe_s
+        self._max_refused = settings.max_refused
         self._is_made = False
         self._pacer = Pacer()
         self._providers = {
@@ -119,6 +120,7 @@ class Gateway:
                 pacer=self._pacer,
                 redactor=self.redactor,
                 spool_directory=self._spool,
+                max_refused=self._max_refused,
             )
             trial = Trial(state)
             opened = await trial.listen(self._directory)
@@ -156,11 +158,11 @@ class Gateway:
     async def _probe(self, name: str, provider: Provider) -> None:
         news = News(what=Heard.NOTHING)
         try:
-            news = read_status(*await within_s(_PROBE_S, provider.probe()))
+            news = read_status(*await within_s(self._probe_s, provider.probe()))
             if news.what in {Heard.SUCCESS, Heard.NOTHING}:  # what it thinks of our question does not matter
                 news = News(what=Heard.REACHED)
         except TimeoutError:
-            news = News(what=Heard.FAILED, reason=f"no answer within {_PROBE_S:g} s")
+            news = News(what=Heard.FAILED, reason=f"no answer within {self._probe_s:g} s")
         except UpstreamBrokenError as problem:
             news = News(what=Heard.FAILED, reason=str(problem))
         finally:

@@ -44,10 +44,15 @@ class GatewaySettings:
     Attributes:
         directory: Absolute path of the directory that it makes for its sockets, and removes; at most 80 bytes.
         upstreams: Providers; none for scripts and recordings alone.
+        probe_s: Seconds after which a probe of a provider that is down counts as one more failure.
+        max_refused: Requests of one trial that are refused, or answered by the gateway itself, and written down; who
+            asks for more is turned away, and its budget is spent.
     """
 
     directory: str
     upstreams: tuple[UpstreamSettings, ...] = ()
+    probe_s: float = 15.0
+    max_refused: int = 10_000
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
@@ -54,6 +54,11 @@ class Spool:
             else:
                 _write_all(self._file.fileno(), data)
 
+    @property
+    def is_large(self) -> bool:
+        """It is in a file."""
+        return self._file is not None
+
     def read_all(self) -> bytes:
         """The whole body; the caller drops it as soon as it is parsed."""
         if self._file is None:
@@ -73,6 +78,47 @@ class Spool:
             position += len(data)
             left -= len(data)
             yield data
+
+    def part(self, start: int, n_bytes: int) -> Iterator[bytes]:
+        """Yield a part of it, in pieces."""
+        if self._file is None:
+            yield self.read_all()[start : start + n_bytes]
+            return
+        end = min(start + n_bytes, self.n_bytes)
+        while start < end:
+            data = os.pread(self._file.fileno(), min(PIECE_BYTES, end - start), start)
+            start += len(data)
+            yield data
+
+    def words_in(self, words: Iterable[str]) -> tuple[str, ...]:
+        """Those of the words that stand in it."""
+        sought = {word: word.encode() for word in words}
+        longest = max(map(len, sought.values()), default=0)
+        found: set[str] = set()
+        tail = b""
+        for data in self.part(0, self.n_bytes) if sought else ():
+            seen = tail + data
+            found |= {word for word, written in sought.items() if written in seen}
+            tail = seen[len(seen) - longest + 1 :] if longest > 1 else b""
+        return tuple(word for word in sought if word in found)
+
+    def replace_large(self, pieces: Iterable[bytes]) -> None:
+        """Hold another body instead, which is made from this one.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        file = tempfile.TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115 - closed by `close`
+        try:
+            n_bytes = 0
+            for data in pieces:
+                _write_all(file.fileno(), data)
+                n_bytes += len(data)
+        except BaseException:
+            file.close()
+            raise
+        self.close()
+        self._file, self.n_bytes = file, n_bytes
 
     def replace(self, data: bytes) -> None:
         """Hold another body instead."""

@@ -29,6 +29,10 @@ from fairtrial.wire.loop import Slots, loop_s
 __all__ = ["TrialState", "new_token"]
 
 _LARGE_BODIES = 4
+_MAX_LOG_BYTES = 64 << 20
+"""Of one trial: it is read again at the end, and a session must not fill the disk by it."""
+_MAX_NAMED = 1000
+"""Refused things that the trial's row names; its wire log has them all."""
 
 
 def new_token() -> str:
@@ -39,6 +43,11 @@ def new_token() -> str:
 @cache
 def _price_table_of(day: date) -> str:
     return str(price_table(datetime.combine(day, time.max, UTC)))
+
+
+def _named(refused: list[str]) -> tuple[str, ...]:
+    more = len(refused) - _MAX_NAMED
+    return (*refused[:_MAX_NAMED], f"and {more} more, see the wire log") if more > 0 else tuple(refused)
 
 
 class TrialState:
@@ -56,7 +65,14 @@ class TrialState:
     """
 
     def __init__(
-        self, opening: TrialOpening, *, source: Source, pacer: Pacer, redactor: Redactor, spool_directory: Path
+        self,
+        opening: TrialOpening,
+        *,
+        source: Source,
+        pacer: Pacer,
+        redactor: Redactor,
+        spool_directory: Path,
+        max_refused: int,
     ) -> None:
         """Open the trial and its wire log.
 
@@ -74,6 +90,9 @@ class TrialState:
         self._pacer = pacer
         self._ledger = Ledger(Path(opening.ledger), redactor)
         self._opened_s = loop_s()
+        self._max_refused = max_refused
+        self._n_refused = 0
+        self._n_turned_away = 0
         self._n = 0
         self._failed: Counter[str] = Counter()
         self._failed_at_s: dict[str, float] = {}
@@ -119,6 +138,17 @@ class TrialState:
         if stop is not None and self._exhausted is None:
             self._exhausted = stop.kind
         return stop
+
+    def turns_away(self) -> bool:
+        """Whether the session has asked for so much in vain that its next request is not even looked at.
+
+        A flood of refused requests would fill disk and memory with rows, and end the gateway, and so its trial as void.
+        """
+        if self._n_refused < self._max_refused and self._ledger.n_bytes < _MAX_LOG_BYTES:
+            return False
+        self._n_turned_away += 1
+        self._exhausted = self._exhausted or BudgetKind.REQUESTS
+        return True
 
     @property
     def waited_s(self) -> float:
@@ -211,6 +241,7 @@ class TrialState:
             raise
 
     def _count(self, row: WireRow) -> None:
+        self._n_refused += not row.was_passed_on
         if row.digest is not None and row.ending is not Ending.ANSWERED and row.was_passed_on:
             self._failed[row.digest] += 1
             if is_provider_fault(row):
@@ -229,6 +260,13 @@ class TrialState:
         Raises:
             OSError: The wire log cannot be made durable, or be read again.
         """
+        if self._n_turned_away:
+            row = self.new_row(method="", path="")
+            row.ending, row.refusal, row.refused = Ending.REFUSED, "budget", (BudgetKind.REQUESTS.value,)
+            row.detail = (
+                f"this and {self._n_turned_away - 1} more requests were turned away unread: too many were refused"
+            )
+            self.finish(row)
         digest = self._ledger.close()
         self._write_recording()
         rows = list(read_ledger(self._ledger.path))
@@ -236,7 +274,7 @@ class TrialState:
             totals=total_rows(rows),
             ledger=str(self._ledger.path),
             ledger_sha256=digest,
-            egress_refused=tuple(each for row in rows if row.refusal == "egress" for each in row.refused),
+            egress_refused=_named([each for row in rows if row.refusal == "egress" for each in row.refused]),
             waited_ms=round(self.waited_s * 1000, 3),
             budget_exhausted=self._exhausted,
             provider_fault=provider_fault(rows),

@@ -46,10 +46,15 @@ class Trial:
 
     async def on_request(self, incoming: Incoming) -> None:
         """Serve one request; see `wire.serve.Handler`."""
+        if self._state.turns_away():
+            incoming.break_off()
+            return
         await Exchange(self._state, incoming).run()
 
     def on_bad_request(self, problem: str) -> None:
         """Note what was no HTTP request. A body with broken framing has its row by then."""
+        if self._state.turns_away():
+            return
         row = self._state.new_row(method="", path="")
         row.ending, row.refusal, row.client_status, row.detail = Ending.REFUSED, "http", 400, problem
         self._state.finish(row)

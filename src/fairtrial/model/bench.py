@@ -7,6 +7,7 @@ from typing import Final
 from fairtrial.model.agent import Tool
 
 __all__ = [
+    "REVIEW_RUNNER",
     "Arm",
     "Asset",
     "BenchTrial",
@@ -18,11 +19,16 @@ __all__ = [
     "Oracle",
     "OracleFile",
     "Phase",
+    "PhaseKind",
     "PluginFiles",
     "SkillFiles",
     "Task",
     "TaskLimits",
 ]
+
+
+REVIEW_RUNNER: Final = "review"
+"""The runner that starts nothing: it scores a review by the oracle's labels."""
 
 
 class Into(StrEnum):
@@ -173,7 +179,7 @@ class Task:
         limits: What it may use.
         isolation: Where the candidate runs while the oracle judges.
         oracle: The hidden truth.
-        reference: The known-good patch, or None.
+        reference: The known-good patch, or the script that writes the known-good review; None without one.
         cheats: What must fail.
         expensive: It runs only when asked for.
         prompt_digest: Of the prompt.
@@ -204,6 +210,11 @@ class Task:
     setup_digest: str
     verify_digest: str
 
+    @property
+    def is_review(self) -> bool:
+        """A change is to be reviewed, and what is judged is the review."""
+        return self.oracle.runner == REVIEW_RUNNER
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFiles:
@@ -218,6 +229,15 @@ class SkillFiles:
     name: str
     files: tuple[Blob, ...]
     digest: str
+
+
+class PhaseKind(StrEnum):
+    """What a session is there for."""
+
+    IMPLEMENT = "implement"
+    """It changes the tree, or writes a file into it."""
+    REVIEW = "review"
+    """It reads the tree, which it cannot write, and leaves a review in a directory of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +280,7 @@ class Phase:
         tools: Kinds of tools granted; None for all that the agent has, but for the web.
         produces: Glob of the one file that it may change, or None when it may change anything.
         timeout_s: Seconds; None for the sweep's.
+        kind: What it is there for.
     """
 
     name: str
@@ -268,6 +289,7 @@ class Phase:
     tools: frozenset[Tool] | None = None
     produces: str | None = None
     timeout_s: float | None = None
+    kind: PhaseKind = PhaseKind.IMPLEMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +355,11 @@ class Arm:
     overlay: tuple[Blob, ...] = ()
     overlay_digest: str | None = None
     plugin: PluginFiles | None = None
+
+    @property
+    def reviews(self) -> bool:
+        """It reviews a change; otherwise it makes one."""
+        return any(phase.kind is PhaseKind.REVIEW for phase in self.phases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from fairtrial.evidence.bench import (
 )
 from fairtrial.evidence.bench_remarks import Remarks
 from fairtrial.report.document import Document, Table, print_document, render_markdown
+from fairtrial.report.reviews import review_tables
 from fairtrial.report.text import figure, signed_figure
 
 __all__ = ["bench_report_json", "render_bench_markdown", "render_bench_terminal"]
@@ -123,6 +124,7 @@ def _arm_json(aggregate: ArmAggregate) -> dict[str, object]:
         "class": aggregate.task_class,
         "error_kinds": dict(aggregate.error_kinds),
         "spent": dict(aggregate.spent),
+        "review": None if aggregate.review is None else asdict(aggregate.review),
     }
 
 
@@ -188,6 +190,7 @@ def _tables(summary: BenchSummary) -> Iterator[Table]:
             for task, arm, aggregate in cells
         ],
     )
+    yield from review_tables(summary.aggregates)
     saved = [
         (task, arm, *(signed_figure(fields[name]) for name in SAVINGS_FIELDS))
         for task, arms in savings(summary.aggregates).items()

@@ -1,6 +1,6 @@
 """What the gate says, for programs and for people. Nothing is computed here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -10,6 +10,7 @@ from fairtrial.evidence.gate import GateTask, Outcome, decision_fields
 from fairtrial.evidence.resample import FalsePromotion
 from fairtrial.evidence.verdict import Verdict
 from fairtrial.report.document import Document, Table, print_document
+from fairtrial.report.reviews import REVIEW_HEADERS, review_cells
 from fairtrial.report.text import figure, signed_figure, yes_no
 
 __all__ = ["gate_json", "print_gate"]
@@ -59,7 +60,7 @@ def _document(report: Verdict) -> Document:
     if decision.metric_warning is not None:
         notes.append(f"{policy.metric}: {decision.metric_warning}.")
     notes.append(_false_promotion_note(report.false_promotion))
-    return Document(title=f"{HEADLINES[decision.outcome]}.", notes=notes, tables=[_tasks(report)])
+    return Document(title=f"{HEADLINES[decision.outcome]}.", notes=notes, tables=[_tasks(report), *_reviews(report)])
 
 
 def _false_promotion_note(found: FalsePromotion) -> str:
@@ -90,6 +91,23 @@ def _tasks(report: Verdict) -> Table:
             f" lead in resolved runs: {report.decision.resolution_margin}."
         ),
     )
+
+
+def _reviews(report: Verdict) -> Iterator[Table]:
+    """What arms that review were decided by."""
+    reviewed = [(task.task, task.review) for task in report.decision.tasks if task.review is not None]
+    arms = (report.policy.incumbent_arm, report.policy.candidate_arm)
+    if reviewed:
+        yield Table(
+            title="Reviews",
+            headers=("task", "arm", *REVIEW_HEADERS),
+            rows=[
+                (task, arm, *review_cells(side))
+                for task, both in reviewed
+                for arm, side in zip(arms, (both.incumbent, both.candidate), strict=True)
+            ],
+            note="Arms that review are decided by these figures; cost is only shown.",
+        )
 
 
 def _cells(task: GateTask) -> Sequence[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT, NOP, REFERENCE, control_arm
-from fairtrial.model.bench import Arm, BenchTrial, Blob, Task
+from fairtrial.model.bench import Arm, BenchTrial, Blob, PhaseKind, Task
 from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
 from fairtrial.workspace.skill_layout import SkillLayout
@@ -182,18 +182,19 @@ def plan_controls(
     for task in tasks:
         cells: list[tuple[str, int, Blob | None, Blob | None]] = [(NOP, 1, None, None)]
         if task.reference is not None:
-            cells.append((REFERENCE, reference_runs, task.reference, None))
+            by_patch, by_script = (None, task.reference) if task.is_review else (task.reference, None)
+            cells.append((REFERENCE, reference_runs, by_patch, by_script))
         cells += [(f"{CHEAT}{cheat.name}", 1, cheat.patch, cheat.script) for cheat in task.cheats]
         if task.id in exits:
             cells.append((EXIT_AT_IMPORT, 1, None, exits[task.id]))
         names = tuple(name for name, _, _, _ in cells)
         for name, runs, patch, script in cells:
             for run in range(runs):
-                arm = control_arm(name)
+                arm = control_arm(name, PhaseKind.REVIEW if task.is_review else PhaseKind.IMPLEMENT)
                 trials.append(
                     BenchTrial(
                         task=task,
-                        arm=replace(arm, agent=REFERENCE) if patch is not None else arm,
+                        arm=replace(arm, agent=NOP if patch is None else REFERENCE),
                         run=run,
                         block=f"{task.id}/controls",
                         position_in_block=names.index(name),

@@ -21,6 +21,7 @@ from fairtrial.bench.controls_note import CHECKING, read_controls
 from fairtrial.bench.environment import Seen, describe_arm, require_declared, undeclared
 from fairtrial.bench.index import find_context
 from fairtrial.bench.node import BLOBS
+from fairtrial.bench.review import require_same_kind
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
 from fairtrial.errors import HostError, IntegrityError, UsageError
@@ -177,6 +178,7 @@ def open_inputs(
         arms = tuple(control_arm(name) for name in (NOP, REFERENCE))
     else:
         arms = build_arms(options.arms, found, defaults, blobs, candidate)
+        require_same_kind(tasks, arms)
     exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
     pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
     pinned[f"engine.{options.engine}.plugin_sha256"] = load_plugin("fairtrial.engines", options.engine).file_sha256
@@ -208,7 +210,7 @@ def open_inputs(
     if (
         not is_check
         and any(arm.agent == REFERENCE for arm in arms)
-        and (lacking := [t.id for t in tasks if t.reference is None])
+        and (lacking := [t.id for t in tasks if t.reference is None or t.is_review])
     ):
         raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
     pinned |= {f"arm.{arm.name}.sha256": arm.digest for arm in arms}

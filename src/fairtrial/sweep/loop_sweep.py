@@ -37,6 +37,7 @@ from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
 __all__ = [
+    "SWEEP_KILLED",
     "Begun",
     "SweepOptions",
     "begin_loop",
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 ENVIRONMENT_VERSION: Final = "env/1"
+SWEEP_KILLED: Final = "the sweep was killed while this attempt ran"
 OPTIONS: Final[TypeAdapter[LoopOptions]] = TypeAdapter(LoopOptions)
 VARIANTS: Final[TypeAdapter[tuple[Variant, ...]]] = TypeAdapter(tuple[Variant, ...])
 TASK: Final[TypeAdapter[LoopTask]] = TypeAdapter(LoopTask)
@@ -254,7 +256,7 @@ def recover(this_pass: Pass[PlannedT], sweep: SweepFile, plan: Sequence[PlannedT
         if each.problem is not None:
             say(each.problem)
         due = Due(trial=plan[each.plan_index], attempt=each.attempt)
-        this_pass.close_attempt(due, "interrupted", "the sweep was killed while this attempt ran")
+        this_pass.close_attempt(due, "interrupted", SWEEP_KILLED)
 
 
 def final_rows(results: Results, sweep: SweepFile) -> Iterator[JsonObject]:

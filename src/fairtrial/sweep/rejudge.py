@@ -4,12 +4,15 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.judge import judged_tree, part_of
 from fairtrial.bench.node import BLOBS, Node
+from fairtrial.bench.review import REVIEW_FILE, judge_review, require_labels, review_changes
 from fairtrial.bench.trial import CHANGE
 from fairtrial.errors import IntegrityError, UsageError
+from fairtrial.evidence.rows import Row
 from fairtrial.host.files import remove_tree
 from fairtrial.host.limits import probe_limits
 from fairtrial.host.slot import open_slot
@@ -76,10 +79,19 @@ def rejudge(results: Results, base: Path) -> Iterator[Rejudged]:
                     judgement = parse_judgement(record.read_bytes())
                     changes = _ask_again(node, tasks[str(row["task"])], directory, judgement)
                     yield Rejudged(key=key, attempt=attempt, record=record.name, changes=changes)
+                if isinstance(scored := row.get("review"), dict):
+                    changes = _score_again(blobs, tasks[str(row["task"])], directory, cast("Row", scored))
+                    yield Rejudged(key=key, attempt=attempt, record=REVIEW_FILE, changes=changes)
         finally:
             node.close()
     finally:
         remove_tree(root)
+
+
+def _score_again(blobs: BlobStore, task: Task, directory: Path, scored: Row) -> tuple[str, ...]:
+    path = directory / REVIEW_FILE
+    review = path.read_bytes() if path.exists() else None
+    return review_changes(scored, judge_review(review, require_labels(blobs.read(task.oracle.files[0].blob))))
 
 
 def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ __all__ = [
     "Kind",
     "Refusal",
     "apply_change",
+    "open_up",
     "read_change",
     "room_for",
 ]
@@ -122,7 +123,7 @@ def read_change(layer: Layer, template: Template, *, slot: Slot) -> Change:
     if layer.is_untouched():
         return Change(entries=())
     if layer.upper is None:
-        _open_up(layer.merged, slot)
+        open_up(layer.merged, slot)
     before, now = Tree(layer.before), Tree(layer.merged)
     try:
         paths = set(_touched(layer.upper, before) if layer.upper is not None else _all(before, now))
@@ -221,7 +222,7 @@ def _name_type(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
-def _open_up(tree: Path, slot: Slot) -> None:
+def open_up(tree: Path, slot: Slot) -> None:
     """Give a copy's owner the right to read all of it; with a namespace of our own we may anyway."""
     command = (find_system_program("chmod", "coreutils"), "-R", "u+rwX", "--", str(tree))
     result = run(slot.argv(command), env={"LC_ALL": "C"}, timeout_s=600)

@@ -85,7 +85,7 @@ def world(tmp_path: Path) -> Path:
         subprocess.run(["git", *words], cwd=repository, env=env, check=True)
     (tmp_path / "test_hidden.py").write_text(ORACLE)
     (tmp_path / "reference.patch").write_text(REFERENCE)
-    for name in ("acme-plan", "acme-work"):
+    for name in ("acme-plan", "acme-work", "acme-review"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: how\n---\nDo it.\n")
     return tmp_path
@@ -149,7 +149,7 @@ def trial(
         document, parsed = read_task_file(world / "tasks.yaml")
         blobs = BlobStore(scratch / BLOBS)
         bound = bind_task(document, 0, parsed.tasks[0], blobs)
-        skills = {"plan": world / "acme-plan", "work": world / "acme-work"}
+        skills = {role: world / f"acme-{role}" for role in ("plan", "work", "review")}
         built = build_arm((arms or read_arms(None))[arm], Defaults(agent=agent, model=MODEL, skills=skills), blobs)
         if candidate is not None:
             built = candidate_arm(built, candidate, blobs)

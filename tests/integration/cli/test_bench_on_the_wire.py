@@ -119,6 +119,8 @@ def test_each_budget_ends_its_trial_before_the_request_beyond_it_goes_out(
     row = rows[arm]
     assert (row["error_kind"], row["resolved"]) == ("budget-exhausted", False)
     assert row["error_detail"] == f"the trial's budget of {said} is spent"
+    if arm == "seconds" and not row["wire"]["requests"]:
+        n_requests = 0  # a busy machine: its seconds were over before its first request came
     assert (row["wire"]["requests"], row["wire"]["refused"]) == (n_requests, {"budget": 1})
     assert row["input_tokens"] == 100 * n_requests
     assert row["oracle_passed"] is (n_requests > 1), "what it had done by then is judged"

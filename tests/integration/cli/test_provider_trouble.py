@@ -3,7 +3,7 @@
 import itertools
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,14 @@ ERROR = json.dumps({"type": "error", "error": {"type": "api_error", "message": "
 DOWN: Answer = (500, {"retry-after": "1"}, ERROR)
 SLOW_DOWN: Answer = (429, {"retry-after": "5"}, ERROR)
 URL = "--base-url"
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """Set when the test is over: what waits for it hangs."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 def kinds(sweep: Sweep) -> list[str | None]:
@@ -79,6 +87,48 @@ def test_a_stop_ends_a_pause_at_once(sweep: Sweep, stand_in: StandIn, wait_for: 
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 128 + 15, stderr
     assert kinds(sweep) == ["session-error"]
+
+
+def test_a_probe_that_hangs_is_given_up_and_the_sweep_goes_on_with_the_next(
+    sweep: Sweep, stand_in: StandIn, mended: Mended, never: threading.Event
+) -> None:
+    n_probes = itertools.count()
+
+    def answer(method: str, body: Json) -> Answer:
+        if method == "GET" and next(n_probes) == 0:
+            never.wait()
+        return mended(body) if stand_in.n_seen("GET") or method == "GET" else (500, {}, ERROR)
+
+    stand_in.answer = answer
+    done = sweep.run("--runs", 2, URL, stand_in.url)
+    assert kinds(sweep) == ["session-error", None], done.stderr
+    assert [event["event"] for event in sweep.events] == ["paused", "resumed"]
+    assert sweep.events[1]["paused_s"] > 15, "the first probe was waited for so long"
+    asked = [(method, status) for method, _, status in stand_in.seen]
+    assert asked == [*[("POST", 500)] * 6, ("GET", 200), ("POST", 200), ("POST", 200)]
+    assert next(n_probes) == 2, "the one that hung was never answered"
+
+
+def test_a_stop_ends_a_pause_at_once_while_a_probe_hangs(
+    sweep: Sweep, stand_in: StandIn, wait_for: Callable[..., None], never: threading.Event
+) -> None:
+    hanging = threading.Event()
+
+    def answer(method: str, _body: Json) -> Answer:
+        if method == "GET":
+            hanging.set()
+            never.wait()
+        return DOWN
+
+    stand_in.answer = answer
+    with sweep.start("--runs", 2, URL, stand_in.url) as process:
+        wait_for(hanging.is_set)
+        process.terminate()
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 128 + 15, stderr
+    assert kinds(sweep) == ["session-error"]
+    assert stand_in.n_seen("GET") == 0, "it was not waited for"
+    assert "gateway (pid" not in stderr, "nor was the gateway killed over it"
 
 
 def test_a_429_reaches_the_agent_and_slows_every_trial_and_none_is_burnt(

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import pytest
 from fairtrial.errors import UsageError
 from fairtrial.evolve.bound import DriftError, bind_evolution, require_unchanged
 from fairtrial.evolve.values import EvolveOptions
+from fairtrial.host.files import remove_tree
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
 from fairtrial.workspace.skill_layout import read_layout
 
@@ -284,6 +286,54 @@ def test_a_proposal_that_is_no_candidate_ends_it_with_1_before_anything_is_measu
     assert not (evidence / "transcripts").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "code", "ended", "steps"),
+    [
+        ("--proposer-budget-usd", 1, "refused", [(0, "propose", "refused")]),
+        ("--budget-usd", 5, "budget", []),
+    ],
+)
+def test_a_proposal_cannot_cost_more_than_it_may_and_is_run_as_asked(
+    world: World, tmp_path: Path, option: str, code: int, ended: str, steps: Sequence[tuple[int, str, str]]
+) -> None:
+    out, scratch = tmp_path / "e", Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
+    scratch.chmod(0o711)
+    how = ("--engine", "local", "--record", "--keep-workspaces", "--scratch", scratch, "--provider-wait", 1)
+    value = printed(fairtrial(*world.evolve(out, world.script(USELESS), option, 0.0001, *how)), code)
+    assert (value["ended"], steps_of(value)) == (ended, steps)
+    assert code == 5 or value["detail"].startswith("the proposer failed: budget-exhausted")
+    arms = json.loads((out / "generations/0/proposal/arms.yaml").read_text())
+    assert arms["arms"]["proposer"]["budget"] == {"cost_usd": 0.0001}
+    (row,) = map(json.loads, (out / "generations/0/proposal/results/results.jsonl").read_text().splitlines())
+    assert row["wire"]["requests"] == 1
+    options = json.loads((out / "evolve.json").read_text())["bound"]["options"]["bench"]
+    assert (options["engine"], options["record"]) == ("local", True)
+    assert any(out.glob("generations/0/proposal/results/trials/*/1/script-propose.yaml"))
+    assert any(scratch.iterdir())
+    remove_tree(scratch)
+
+
+def test_a_dry_run_says_what_would_be_done_and_makes_nothing(world: World, tmp_path: Path) -> None:
+    words = world.evolve(tmp_path / "e", world.script(USELESS), "--generations", 4, "--runs", 3, "--dry-run")
+    done = fairtrial(*words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "schema": "evolve-plan/1",
+        "generations": 4,
+        "learning_tasks": ["linear"],
+        "holdout_tasks": ["amounts"],
+        "skills": {"direct": ["tally-work"]},
+        "measure_trials": 6,
+        "confirm_trials": 6,
+    }
+    words.remove("--json")
+    said = fairtrial(*words).stdout
+    assert "measure: 6 trials at most, on linear" in said
+    assert "confirm: 6 trials at most, on amounts" in said
+    assert not (tmp_path / "e").exists()
+    assert not (world.root / "tasks.holdout.jsonl").exists()
+
+
 def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyond_it(
     world: World, tmp_path: Path
 ) -> None:
@@ -300,7 +350,7 @@ def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyon
 
 def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world: World, tmp_path: Path) -> None:
     out = tmp_path / "e"
-    # A pass is killed when it has come so far. Not in a trial of the final gate: a void counts as a failure there too.
+    # A pass is killed when it has come so far. Not in a trial of the final gate: that is another test.
     milestones = [
         "generations/0/proposal/results/trials/*/1/intent.json",
         "generations/0/candidate",
@@ -314,12 +364,78 @@ def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world
         command = ["resume", out, "--json"]
     value = printed(fairtrial(*command), 0)
     assert steps_of(value) == UP_TO_THE_FINAL_GATE
-    assert value["steps"][4]["holdout_uses"] == {"amounts": 1}
-    for step in ("generations/0/measure", "generations/1/measure", "generations/1/confirm"):
+    # Late enough, the last kill cuts a trial off, and the final gate measures once more: that is the test below.
+    assert value["steps"][4]["holdout_uses"] == {"amounts": len([*out.glob("generations/1/confirm*/sweep.json")])}
+    for step in ("generations/0/measure", "generations/1/measure", value["promoted"]):
         rows = [json.loads(line) for line in (out / step / "results.jsonl").read_text().splitlines()]
         counting = [row["key"] for row in rows if row["error_kind"] is None]
         assert sorted(counting) == sorted(set(counting))
         assert len(counting) == 2
+
+
+@pytest.mark.needs("claude")
+def test_a_real_command_line_proposes_and_finds_nothing_that_it_is_judged_by(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    # The patterns match the names of oracles, cheats and the task file, without being them: what is found stands in
+    # the transcript as it is, and what was looked for does not.
+    look = (
+        "find / -xdev \\( -name 'test_amo[u]nts*' -o -name 'test_lin[e]ar*' -o -name '*-forges-the-libr[a]ry*'"
+        " -o -name 'tasks.y[a]ml' -o -name '*.hold[o]ut.jsonl' -o -name 'given.s[h]' \\) 2>/dev/null; env | sort;"
+    )
+    script = world.script(proposer(0, look + write(BRIEF)))
+    value = printed(fairtrial(*world.evolve(out, script, "--proposer-agent", "claude-code")), 0)
+    assert value["ended"] == "promoted"
+    assert steps_of(value) == [(0, "propose", "proposed"), (0, "measure", "promotable"), (0, "confirm", "promotable")]
+    (row,) = (
+        json.loads(line) for line in (out / "generations/0/proposal/results/results.jsonl").read_text().splitlines()
+    )
+    assert (row["agent"], row["resolved"], row["sandboxed"]) == ("claude-code", True, True)
+    assert row["wire"]["requests"] == 2
+    (listing,) = out.glob("generations/0/proposal/results/trials/*/1/transcript-propose.jsonl")
+    said = listing.read_text()
+    assert "./evidence/evidence.json" in said
+    assert "FAIRTRIAL_DEADLINE" in said
+    for hidden in ("test_amounts", "test_linear", "forges-the-library", "tasks.yaml", "holdout.jsonl", "given.sh"):
+        assert hidden not in said
+    for word in ("FAIRTRIAL_ORACLE_ROOT", "amounts", "tally/"):
+        assert word not in said
+    binding = json.loads((out / "generations/0/confirm/promotion.json").read_text())["binding"]
+    assert (binding["candidate_origin"], binding["proposer_model"]) == ("model-proposer", MODEL)
+
+
+def test_a_kill_inside_a_trial_of_the_final_gate_costs_a_good_candidate_nothing_but_another_use(
+    world: World, tmp_path: Path
+) -> None:
+    out, first = tmp_path / "e", tmp_path / "first" / SKILL
+    first.parent.mkdir(parents=True)
+    first.write_bytes(world.skill.read_bytes() + f"{BRIEF}\n".encode())
+    confirm = out / "generations/0/confirm"
+
+    def in_a_trial_of_the_candidate(confirm: Path) -> bool:
+        return any("candidate_direct" in path.read_text() for path in confirm.glob("trials/*/1/intent.json"))
+
+    command: list[object] = world.evolve(out, world.script(USELESS), "--initial-overlay", tmp_path / "first")
+    # A kill cuts a trial off, or comes too late for that: then the measurement counts as it is.
+    kill_at(lambda: in_a_trial_of_the_candidate(confirm), command)
+    kill_at(lambda: in_a_trial_of_the_candidate(confirm.with_name("confirm-1")), ["resume", out, "--json"])
+    value = printed(fairtrial("resume", out, "--json"), 0)
+    assert value["ended"] == "promoted"
+    assert steps_of(value) == [(0, "propose", "proposed"), (0, "measure", "promotable"), (0, "confirm", "promotable")]
+
+    measured = [confirm, *sorted(confirm.parent.glob("confirm-*"))]
+    assert len(measured) > 1, "no trial was cut off"
+    assert value["promoted"] == f"generations/0/{measured[-1].name}"
+    for each in measured:
+        rows = [json.loads(line) for line in (each / "results.jsonl").read_text().splitlines()]
+        cut = [row for row in rows if row["error_kind"] == "interrupted" and row["arm"] == "candidate_direct"]
+        assert bool(cut) is (each != measured[-1])
+        assert json.loads((each / "promotion.json").read_text())["promotable"] is not bool(cut)
+        assert fairtrial("audit", each).returncode == 0
+    assert value["steps"][2]["holdout_uses"] == {"amounts": len(measured)}
+    uses = [json.loads(line) for line in (world.root / "tasks.holdout.jsonl").read_text().splitlines()]
+    assert [use["repeat"] for use in uses] == list(range(len(measured)))
+    done = fairtrial("apply", out / value["promoted"], "--project", world.project, "--rehearsal", "--check")
+    assert done.returncode == 0, done.stderr
 
 
 def kill_at(reached: Callable[[], bool], command: Sequence[object]) -> None:
@@ -327,7 +443,7 @@ def kill_at(reached: Callable[[], bool], command: Sequence[object]) -> None:
     argv = [sys.executable, "-m", "fairtrial", "-q", *map(str, command)]
     running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline_s = time.monotonic() + 200
+        deadline_s = time.monotonic() + 500
         while running.poll() is None and not reached():
             assert time.monotonic() < deadline_s
             time.sleep(0.005)

@@ -54,6 +54,12 @@ class Handler(BaseHTTPRequestHandler):
         behaviours = self.server.provider.behaviours
         (behaviours.popleft() if behaviours else answer())(self)
 
+    def do_GET(self) -> None:
+        """A probe."""
+        self.server.provider.n_probes += 1
+        probes = self.server.provider.probes
+        (probes.popleft() if probes else answer(body=b'{"data":[]}'))(self)
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
         pass
 
@@ -90,11 +96,13 @@ class Server(ThreadingHTTPServer):
 
 @dataclass(kw_only=True)
 class Provider:
-    """The stand-in: it answers well unless told what to do with the next requests."""
+    """The stand-in: it answers well unless told what to do with the next requests, and with the next probes."""
 
     port: int = 0
     seen: list[Seen] = field(default_factory=list)
     behaviours: deque[Behaviour] = field(default_factory=deque)
+    n_probes: int = 0
+    probes: deque[Behaviour] = field(default_factory=deque)
     broken: int = 0
 
     @property
@@ -156,12 +164,12 @@ def stream(n_events: int = len(STREAM), *, then: Callable[[Handler], object] | N
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost", timeout=200)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(30)
+        self.sock.settimeout(200)
         self.sock.connect(self._path)
 
 
@@ -293,9 +301,10 @@ def gateway_env() -> dict[str, str]:
     return {"PATH": os.defpath, "PYTHONPATH": str(Path(fairtrial.__file__).parents[1]), "UP_KEY": KEY}
 
 
-def start_gateway(process: GatewayProcess, tmp: Path, provider: Provider) -> Path:
+def start_gateway(process: GatewayProcess, tmp: Path, provider: Provider, **changes: "Json") -> Path:
     upstream = UpstreamSettings(name="up", url=provider.url, key_variable="UP_KEY")
-    return process.start(GatewaySettings(directory=str(tmp / "gw"), upstreams=(upstream,)), gateway_env())
+    settings = GatewaySettings(directory=str(tmp / "gw"), upstreams=(upstream,), **changes)
+    return process.start(settings, gateway_env())
 
 
 @contextmanager
@@ -326,9 +335,15 @@ def own_provider() -> Iterator[Provider]:
 
 
 @pytest.fixture
-def own_scene(own_provider: Provider, tmp_path: Path) -> Iterator[Scene]:
+def own_settings() -> dict[str, "Json"]:
+    """What a gateway of the test's own is told beside its directory and its provider; a test may say something else."""
+    return {}
+
+
+@pytest.fixture
+def own_scene(own_provider: Provider, own_settings: dict[str, "Json"], tmp_path: Path) -> Iterator[Scene]:
     with GatewayProcess() as process:
-        control = start_gateway(process, tmp_path, own_provider)
+        control = start_gateway(process, tmp_path, own_provider, **own_settings)
         with run_scene(process, control, tmp_path) as scene:
             yield scene
 

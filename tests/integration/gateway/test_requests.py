@@ -373,3 +373,28 @@ def test_sixty_four_streams_pass_at_once(scene: Scene, provider: Provider, make_
         thread.join()
     assert sum(b"message_stop" in body for body in bodies) == 64
     assert _buckets(trial.open.close().totals.spend.usage) == (640, 128, 192, 256)
+
+
+@pytest.mark.parametrize("own_settings", [{"max_refused": 20}])
+def test_a_flood_of_what_is_refused_ends_its_trial_and_nothing_else(own_scene: Scene, own_provider: Provider) -> None:
+    """Rows without end would fill disk and memory, and the gateway's end would make a lost trial a void one."""
+    flooding, other = own_scene.open(), own_scene.open()
+    fetching = {"tools": [{"type": "web_search_20250305", "name": "web_search"}] * 9}
+    asked = [{"path": "/v1/files"}, {"body": b"{"}, {"body": {"model": "m" * 10_000, "messages": [], **fetching}}]
+    for n in range(20):
+        assert flooding.ask(**asked[n % 3]).status in {400, 404}
+    for _ in range(30):
+        with pytest.raises(http.client.RemoteDisconnected):
+            flooding.ask()
+        flooding.client.close()
+    assert other.ask().status == 200
+    closed = flooding.open.close()
+    *rows, last = flooding.wait_rows(21)
+    assert [row.refusal for row in rows] == ["path", "body", "egress"] * 6 + ["path", "body"]
+    assert (last.refusal, last.refused) == ("budget", ("requests",))
+    assert last.detail == "this and 29 more requests were turned away unread: too many were refused"
+    assert closed.budget_exhausted == "requests"
+    assert closed.internal_error is None
+    assert closed.egress_refused == tuple(f"web-search tools[{n}]" for n in range(9)) * 6
+    assert {len(row.requested_model) for row in rows if row.requested_model} == {500}
+    assert len(own_provider.seen) == 1

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -22,57 +22,21 @@ from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
 from fairtrial.sweep.loop_sweep import SweepOptions
 
+sys.path.insert(0, str(Path(__file__).parent))
+from example_project import MODEL, PAIR, bench, fairtrial, git, make_project, promotion_of, rows_of
+
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(900), pytest.mark.xdist_group("candidates")]
 
-MODEL: Final = "claude-sonnet-4-5"
 SKILL: Final = "skills/tally-plan/SKILL.md"
-PAIR: Final = ("workflow", "candidate_workflow")
-Done = subprocess.CompletedProcess[str]
-
-
-def fairtrial(*arguments: object) -> Done:
-    argv = [sys.executable, "-m", "fairtrial", "-q", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=800)
-
-
-def git(directory: Path, *words: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
-    subprocess.run(["git", *identity, *words], cwd=directory, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def example() -> Iterator[Path]:
     """The example as a project whose skills are committed, one task of which has fresh controls."""
     directory = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"])) / "ex"
-    assert fairtrial("init", directory).returncode == 0
-    git(directory, "init", "-q")
-    git(directory, "add", "skills")
-    git(directory, "commit", "-qm", "skills")
-    checked = ("check", directory / "tasks.yaml", "--only", "linear", "--runs", 1, "--out", directory / "checked")
-    done = fairtrial(*checked)
-    assert done.returncode == 0, done.stderr
+    make_project(directory, checked="linear")
     yield directory
     remove_tree(directory.parent)
-
-
-def bench(example: Path, candidate: str, *more: object, arms: tuple[str, ...] = PAIR) -> list[str]:
-    words = [
-        *("bench", "--tasks", example / "tasks.yaml", "--only", "linear", "--arms", ",".join(arms)),
-        *("--agent", "bash-agent", "--model", MODEL, "--script", example / "script.yaml"),
-        *(f"--skill=plan={example}/skills/tally-plan", f"--skill=work={example}/skills/tally-work"),
-        *("--candidate-overlay", example / "candidates" / candidate, "--skill-layout", example / "skills.yaml"),
-        *("--project", example, *more),
-    ]
-    return list(map(str, words))
-
-
-def rows_of(results: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
-
-
-def promotion_of(results: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((results / "promotion.json").read_text())
-    return value
 
 
 def test_a_candidate_that_wins_goes_from_bench_to_the_project(example: Path, tmp_path: Path) -> None:
@@ -108,32 +72,16 @@ def test_a_candidate_that_wins_goes_from_bench_to_the_project(example: Path, tmp
     remove_tree(out)
 
 
-@pytest.mark.parametrize(
-    ("candidate", "more", "decision", "words"),
-    [
-        ("reworded", (), "keep_incumbent", "less than the 5.0 %"),
-        ("wordy", (), "keep_incumbent", "more than 20.0 %"),
-        ("careless", (), "keep_incumbent", "the candidate resolved 0 of 1"),
-        ("unused", (), "keep_incumbent", "quality floor"),
-        ("quick", ("--min-improvement-pct", "50"), "keep_incumbent", "less than the 50.0 %"),
-    ],
-)
-def test_a_candidate_is_refused_with_its_reason(
-    candidate: str, more: tuple[str, ...], decision: str, words: str, example: Path, tmp_path: Path
-) -> None:
+def test_a_stricter_policy_refuses_what_a_laxer_one_promotes(example: Path, tmp_path: Path) -> None:
     out = tmp_path / "r"
-    once = ("--runs", "1", "--min-runs", "1", "--rehearsal", "--out", out)
-    done = fairtrial(*bench(example, candidate, *once, *more))
+    once = ("--runs", "1", "--min-runs", "1", "--rehearsal", "--min-improvement-pct", "50", "--out", out)
+    done = fairtrial(*bench(example, "quick", *once))
     assert done.returncode == 0, done.stderr
     promotion = promotion_of(out)
     (decided,) = promotion["decisions"]
-    assert (promotion["promotable"], decided["decision"]["decision"]) == (False, decision)
-    assert words in " ".join(decided["decision"]["reasons"])
-    assert words in " ".join(done.stdout.split())
+    assert (promotion["promotable"], decided["decision"]["decision"]) == (False, "keep_incumbent")
+    assert "less than the 50.0 %" in " ".join(decided["decision"]["reasons"])
     assert decided["inadmissible"] == []
-    refused = fairtrial("apply", out, "--project", example, "--rehearsal")
-    assert refused.returncode == 1
-    assert "is not promotable" in refused.stderr
     remove_tree(out)
 
 
@@ -242,7 +190,7 @@ def test_a_sweep_that_could_promote_nothing_is_refused_before_it_spends(
     (example / "pinned.yaml").write_text("arms: {p: {like: workflow, model: claude-sonnet-4-5}}\n")
     given = [word.replace("{ex}", str(example)) for word in more]
     out = tmp_path / "r"
-    assert run([*bench(example, "quick", "--rehearsal", "--out", out, arms=arms), *given]) == 2
+    assert run([*bench(example, "quick", "--rehearsal", "--out", out, arms=",".join(arms)), *given]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
     assert not out.exists()
 

@@ -9,6 +9,7 @@ import pytest
 
 from fairtrial.cli.main import run
 from fairtrial.store.layout import Results
+from fairtrial.store.seal import read_seal
 
 Row = dict[str, Any]
 MakePairs = Callable[..., list[Row]]
@@ -46,6 +47,26 @@ def test_the_same_rows_bare_are_decided_and_not_promotable(
     said = gate(path, capsys, *ASK, code=1)
     assert (said["decision"], said["promotable"], said["sealed"]) == ("promote", False, False)
     assert [reason["kind"] for reason in said["inadmissible"]] == ["unsealed"]
+
+
+def test_another_seal_than_the_expected_one_is_no_evidence_and_a_bare_file_has_none(
+    make_pairs: MakePairs, write_results: WriteResults, tmp_path: Path, capsys: Capture
+) -> None:
+    results = write_results(make_pairs())
+    digest = read_seal(results).digest
+    assert gate(results.root, capsys, *ASK, "--expect", digest.upper(), code=0)["promotable"] is True
+    assert f"{'0' * 64} is expected" in gate(results.root, capsys, *ASK, "--expect", "0" * 64, code=4)["message"]
+    assert "is no SHA-256" in gate(results.root, capsys, *ASK, "--expect", "0", code=2)["message"]
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(results.results_jsonl.read_bytes())
+    assert "has no seal" in gate(path, capsys, *ASK, "--expect", digest, code=2)["message"]
+
+
+def test_an_expected_seal_that_is_not_there_is_no_evidence(
+    make_pairs: MakePairs, write_results: WriteResults, capsys: Capture
+) -> None:
+    results = write_results(make_pairs(), seal=False)
+    gate(results.root, capsys, *ASK, "--expect", "0" * 64, code=4)
 
 
 def test_an_unsealed_directory_is_not_promotable(

@@ -63,6 +63,20 @@ def test_rows_that_fit_together_may_be_used_whatever_other_arms_did() -> None:
     assert admit(ROWS, POLICY, FIT) == ()
 
 
+def test_models_of_the_candidates_own_may_be_what_won_and_those_of_both_arms_may_not() -> None:
+    def asking(old: list[str], new: list[str]) -> list[Reason]:
+        rows = [row("old", wire={"other_models": old}), row("new", wire={"other_models": new})]
+        return list(admit(rows, POLICY, FIT))
+
+    (found,) = asking(["small"], ["small", "large", "huge"])
+    assert found.kind is ReasonKind.OTHER_MODEL
+    assert "the candidate asked huge, large too, which the incumbent never did" in found.detail
+    assert asking(["small", "large"], ["small"]) == []
+    (many,) = asking([], [f"m{number}" for number in range(9)])
+    assert "m0, m1, m2, m3 and more" in many.detail
+    assert admit([row("old", wire=None), row("new", wire={"other_models": None})], POLICY, FIT) == ()
+
+
 def test_unsealed_rows_may_not_be_used() -> None:
     assert admit(ROWS, POLICY, replace(FIT, sealed=False, n_uncounted=None)) == (
         Reason(kind=ReasonKind.UNSEALED, detail="no seal covers the rows: name the results directory of a sweep."),

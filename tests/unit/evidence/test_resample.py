@@ -46,6 +46,45 @@ def test_the_share_is_the_one_that_can_be_worked_out_by_hand() -> None:
     assert abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / MIN_RESAMPLES)
 
 
+def test_few_runs_are_given_the_spread_that_they_must_be_thought_to_have() -> None:
+    # Two runs of 10 and 10.8 lie by a factor of 1.08 apart; corrected, by 1.08 ** sqrt(2) = 1.115. The candidate gains
+    # 9 % or more only with the corrected spread, when both of its draws are low and both of the incumbent's are high.
+    policy = replace(POLICY, min_runs=2, min_improvement_pct=9.0)
+    found = estimate_false_promotion({"t": [run(10.0), run(10.8)]}, policy, seed=7)
+    assert found.n_promoted == 0
+    expected = MIN_RESAMPLES / 16
+    assert abs(found.n_promoted_spread - expected) < 4 * math.sqrt(expected)
+    assert found.p_promoted == found.n_promoted_spread / MIN_RESAMPLES
+
+
+def test_a_task_whose_runs_happen_to_be_equal_scatters_as_the_others_do() -> None:
+    even, noisy = [run(10.0)] * 3, [run(80.0), run(100.0), run(120.0)]
+    policy = replace(POLICY, max_task_regression_pct=100.0)
+    found = estimate_false_promotion({"a": even, "b": even, "c": noisy}, policy, seed=7)
+    assert found.n_promoted == 0  # two of three tasks never differ, and so neither does the median
+    assert found.n_promoted_spread > 0
+
+
+def test_the_larger_of_both_shares_is_told() -> None:
+    # Of ten runs two scatter widely: as they are both may be drawn on one side; among forty they are rare.
+    wide, even = [run(10.0)] * 2 + [run(20.0)] * 2, [run(10.0)] * 40
+    found = estimate_false_promotion({"a": wide, "b": even}, replace(POLICY, max_task_regression_pct=1e3), seed=7)
+    assert found.n_promoted > found.n_promoted_spread
+    assert found.p_promoted == found.n_promoted / MIN_RESAMPLES
+
+
+@pytest.mark.parametrize("figure", [None, 0.0])
+def test_a_task_without_logarithms_keeps_its_figures(figure: float | None) -> None:
+    found = estimate_false_promotion({"a": [run(figure), run(10.0), run(12.0)]}, POLICY, seed=7)
+    assert found.n_promoted_spread == found.n_promoted
+
+
+def test_one_run_of_each_task_tells_nothing() -> None:
+    found = estimate_false_promotion({"a": [run(10.0)], "b": [run(9.0)]}, replace(POLICY, min_runs=1), seed=7)
+    assert (found.p_promoted, found.n_promoted) == (None, 0)
+    assert found.unmeasured_reason == "one run of each task shows nothing of how they scatter"
+
+
 def test_a_stricter_policy_promotes_less_often() -> None:
     noisy = [run(8.0), run(10.0), run(12.0)]
     lax, strict = (
@@ -90,8 +129,8 @@ def test_draws_are_uniform_and_sides_independent() -> None:
     counts = [0] * 5
     same = 0
     for number in range(4000):
-        one = list(_draw(5, seed=3, number=number, task="t", side="incumbent"))
-        other = list(_draw(5, seed=3, number=number, task="t", side="candidate"))
+        one = list(_draw(5, 5, seed=3, number=number, task="t", side="incumbent"))
+        other = list(_draw(5, 5, seed=3, number=number, task="t", side="candidate"))
         same += one == other
         for index in one:
             counts[index] += 1

@@ -41,6 +41,20 @@ def test_the_same_gate_taken_up_again_is_no_new_use(tasks: Path) -> None:
     assert uses_path(tasks).read_bytes() == before
 
 
+def test_a_gate_that_measures_everything_once_more_is_a_use_of_its_own(tasks: Path) -> None:
+    note_use(tasks, USE)
+    assert note_use(tasks, replace(USE, repeat=1)) == {"h1": 2, "h2": 2}
+    assert note_use(tasks, replace(USE, repeat=1)) == {"h1": 2, "h2": 2}
+    assert [use.repeat for use in read_uses(tasks)] == [0, 1]
+
+
+def test_uses_that_were_noted_without_a_repeat_are_first_ones(tasks: Path) -> None:
+    note_use(tasks, USE)
+    path = uses_path(tasks)
+    path.write_text(path.read_text().replace('"repeat":0,', ""))
+    assert read_uses(tasks) == (USE,)
+
+
 def test_without_a_use_there_is_no_file(tasks: Path) -> None:
     assert read_uses(tasks) == ()
 

@@ -90,6 +90,15 @@ def test_the_same_evidence_gives_the_same_commit_and_a_killed_preparation_is_mad
     assert json.loads((here.proposal / "tasks.yaml").read_text())["tasks"][0]["id"] == "propose"
 
 
+@pytest.mark.parametrize(("budget_usd", "written"), [(None, None), (0.5, {"cost_usd": 0.5})])
+def test_what_a_proposal_may_cost_is_its_arms_budget(
+    budget_usd: float | None, written: object, here: GenerationFiles
+) -> None:
+    prepare_proposal(here, GIVEN, LAYOUT, agent="bash-agent", budget_usd=budget_usd)
+    arm = json.loads((here.proposal / "arms.yaml").read_text())["arms"]["proposer"]
+    assert arm.get("budget") == written
+
+
 def test_the_prompt_holds_counts_and_paths_and_no_word_of_the_evidence() -> None:
     prompt = GIVEN.prompt(LAYOUT)
     assert "WORDS" not in prompt

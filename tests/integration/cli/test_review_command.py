@@ -1,0 +1,165 @@
+"""The example's reviews, from `check` to `apply`, with the scripted model in the real sandbox."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from fairtrial.host.files import remove_tree
+
+pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600), pytest.mark.xdist_group("reviews")]
+
+MODEL: Final = "claude-sonnet-4-5"
+SKILL: Final = "skills/tally-review/SKILL.md"
+Done = subprocess.CompletedProcess[str]
+
+
+def fairtrial(*arguments: object) -> Done:
+    argv = [sys.executable, "-m", "fairtrial", "-q", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
+
+
+def git(directory: Path, *words: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    subprocess.run(["git", *identity, *words], cwd=directory, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[Path]:
+    """The example as a project whose skills are committed."""
+    directory = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"])) / "ex"
+    assert fairtrial("init", directory).returncode == 0
+    git(directory, "init", "-q")
+    git(directory, "add", "skills")
+    git(directory, "commit", "-qm", "skills")
+    yield directory
+    remove_tree(directory.parent)
+
+
+@pytest.fixture(scope="module")
+def checked(example: Path) -> dict[str, Any]:
+    """What `check` says of the reviews."""
+    done = fairtrial("check", example / "reviews.yaml", "--runs", 1, "--out", example / "checked", "--json")
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def bench(example: Path, *more: object, tasks: str = "reviews.yaml", arms: str = "review,review_alone") -> Done:
+    return fairtrial(
+        *("bench", "--tasks", example / tasks, "--arms", arms, "--arms-file", example / "arms.yaml", "--json"),
+        *(f"--skill=review={example}/skills/tally-review", "--script", example / "reviews-script.yaml"),
+        *("--agent", "bash-agent", "--model", MODEL, *more),
+    )
+
+
+def rows_of(results: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+
+
+def test_every_control_of_the_shipped_reviews_holds(example: Path, checked: dict[str, Any]) -> None:
+    held = {(each["task"], each["control"]): (each["held"], each["runs"]) for each in checked["controls"]}
+
+    assert held == {
+        ("review-options", "nop"): ("held", 1),
+        ("review-options", "reference"): ("held", 1),
+        ("review-options", "cheat-empty-review"): ("held", 1),
+        ("review-options", "cheat-lists-everything"): ("held", 1),
+        ("review-since", "nop"): ("held", 1),
+        ("review-since", "reference"): ("held", 1),
+        ("review-since", "cheat-lists-everything"): ("held", 1),
+    }
+    scores = {(row["task"], row["arm"]): row["review"] for row in rows_of(example / "checked")}
+    options = {arm: score["weighted_f1"] for (task, arm), score in scores.items() if task == "review-options"}
+    listed = options.pop("cheat-lists-everything")
+    assert options == {"nop": 0.0, "reference": 1.0, "cheat-empty-review": 0.0}
+    assert 0 < listed < 0.1
+    assert scores["review-since", "cheat-lists-everything"]["false_positives"] == 100
+
+
+def test_reviewers_are_compared_by_what_they_find(example: Path, checked: dict[str, Any], tmp_path: Path) -> None:
+    done = bench(example, "--runs", 1, "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    assert checked["exit_code"] == 0
+
+    report = json.loads(done.stdout)
+    found = {(task, arm): cell["review"] for task, arms in report["aggregate"].items() for arm, cell in arms.items()}
+    assert {cell: each["weighted_f1"] for cell, each in found.items()} == {
+        ("review-options", "review"): 0.928571,
+        ("review-options", "review_alone"): 0.666667,
+        ("review-since", "review"): None,
+        ("review-since", "review_alone"): None,
+    }
+    assert (found["review-since", "review"]["clean_passes"], found["review-since", "review_alone"]["clean_passes"]) == (
+        1,
+        0,
+    )
+    assert report["remarks"]["without_controls"] == {}
+    text = (tmp_path / "r" / "report.md").read_text()
+    assert "## Reviews" in text
+    assert "| review-options | review | no | 0.929 | 1.000 | 0.867 | 1.000 | 0 | 1 | 1 / 1 |  |" in text
+    audited = fairtrial("audit", tmp_path / "r", "--rejudge")
+    assert (audited.returncode, audited.stdout.split("\n")[0]) == (0, "4 of 4 verdicts were repeated")
+
+
+def test_a_better_reviewer_goes_from_bench_to_the_project(
+    example: Path, checked: dict[str, Any], tmp_path: Path
+) -> None:
+    assert checked["exit_code"] == 0
+    out = tmp_path / "r"
+    candidate = ("--candidate-overlay", example / "candidates" / "edges", "--skill-layout", example / "skills.yaml")
+    done = bench(
+        example,
+        *candidate,
+        "--project",
+        example,
+        "--rehearsal",
+        "--runs",
+        1,
+        "--min-runs",
+        1,
+        "--out",
+        out,
+        arms="review,candidate_review",
+    )
+    assert done.returncode == 0, done.stderr
+    (decided,) = json.loads(done.stdout)["promotion"]["decisions"]
+    assert (decided["candidate_arm"], decided["decision"]) == ("candidate_review", "promote")
+
+    ask = ("gate", out, "--incumbent", "review", "--candidate", "candidate_review", "--model", MODEL, "--rehearsal")
+    ask = (*ask, "--min-runs", 1)
+    said = fairtrial(*ask, "--json")
+    assert said.returncode == 0, said.stdout
+    gate = json.loads(said.stdout)
+    assert gate["reasons"] == ["the largest gain in weighted F1 is 0.071429, at least 0.01."]
+    assert [task["review"]["candidate"]["weighted_f1"] for task in gate["tasks"]] == [1.0, None]
+    assert "Arms that review are decided by these figures" in " ".join(fairtrial(*ask).stdout.split())
+
+    before = (example / SKILL).read_bytes()
+    done = fairtrial("apply", out, "--project", example, "--rehearsal")
+    assert done.returncode == 0, done.stderr
+    assert (example / SKILL).read_bytes() == (example / "candidates" / "edges" / SKILL).read_bytes() != before
+    (example / SKILL).write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "arms", "words"),
+    [
+        ("tasks.yaml", "review", "arm 'review' reviews, and task 'amounts' has no labels"),
+        ("reviews.yaml", "baseline", "task 'review-options' is a review, and arm 'baseline' has no phase of kind"),
+    ],
+)
+def test_an_arm_that_does_not_do_what_a_task_asks_is_refused_before_anything_runs(
+    tasks: str, arms: str, words: str, example: Path, tmp_path: Path
+) -> None:
+    done = bench(example, "--out", tmp_path / "r", tasks=tasks, arms=arms)
+
+    assert done.returncode == 2
+    assert words in " ".join(done.stderr.split())
+    assert not (tmp_path / "r").exists()
