@@ -44,6 +44,7 @@ PARTS: Final = {
     "opencode": Part("agents", "make agents"),
     "gemini": Part("agents", "make agents"),
     "mini": Part("agents", "make agents"),
+    "ctags": Part("agents", "apt-get install universal-ctags"),
     "rg": Part("agents", "make agents, or apt-get install ripgrep"),
     "oak": Part("built", "make oak, and its directory on PATH"),
     "jj": Part("built", "make jj, and its directory on PATH", ("jj-git",)),

@@ -13,7 +13,7 @@ from fairtrial.errors import HostError, UsageError
 
 __all__ = ["GROUPS", "Plugin", "load_plugin", "plugin_names"]
 
-GROUPS: Final = ("fairtrial.agents", "fairtrial.subjects", "fairtrial.engines")
+GROUPS: Final = ("fairtrial.agents", "fairtrial.contexts", "fairtrial.subjects", "fairtrial.engines")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

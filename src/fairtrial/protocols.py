@@ -20,6 +20,7 @@ from fairtrial.model.agent import (
     Tool,
     ToolControl,
 )
+from fairtrial.model.context import ContextCommand, ContextInstallation, ContextProbe
 from fairtrial.model.loop import (
     LocalState,
     Manner,
@@ -37,7 +38,7 @@ from fairtrial.model.loop import (
 from fairtrial.model.process import ProcessResult
 from fairtrial.wire.settings import FrontSettings
 
-__all__ = ["Agent", "Engine", "RunProbe", "Subject", "Worker"]
+__all__ = ["Agent", "Context", "Engine", "RunProbe", "Subject", "Worker"]
 
 
 class RunProbe(Protocol):
@@ -200,6 +201,46 @@ class Agent(Protocol):
 
     def read_report(self, lines: Iterable[bytes]) -> Report:
         """Read the standard output of a session, line by line; it never raises on what a session printed."""
+        ...
+
+
+class Context(Protocol):
+    """An index of a task's tree and the tool server that answers from it: entry-point group `fairtrial.contexts`.
+
+    All methods but `probe` are pure: they say which commands build, prove and serve an index. The lane runs each in a
+    sandbox of its own without network, in which the tree is read-only at the path that sessions have it at.
+
+    Attributes:
+        tested_version: What `probe` says where this file was proven.
+        install: The command that installs it.
+        licence: What its licence restricts, in one sentence; "" for nothing that matters here.
+        tools: Names of the tools that its server offers to arms.
+        mutating: Names of those that can change the tree: no arm is offered them, and calls of them are refused.
+    """
+
+    tested_version: ClassVar[str]
+    install: ClassVar[str]
+    licence: ClassVar[str]
+    tools: ClassVar[tuple[str, ...]]
+    mutating: ClassVar[tuple[str, ...]]
+
+    def probe(self) -> ContextProbe:
+        """Find its programs and their versions on this host."""
+        ...
+
+    def build(self, installation: ContextInstallation) -> ContextCommand:
+        """What writes the index below `INDEX` from the tree: regular files only, the same bytes for the same tree."""
+        ...
+
+    def prove(self, installation: ContextInstallation, markers: Sequence[str]) -> ContextCommand:
+        """What asks a finished index for every entity that holds a marker, and prints each: nothing, when it is free.
+
+        The lane also looks for the markers in the bytes of every file; this is for what stands there in another form.
+        """
+        ...
+
+    def serve(self, installation: ContextInstallation) -> ContextCommand:
+        """What speaks MCP on its standard streams; one is started for each client, and all read the same index."""
         ...
 
 

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from fairtrial import protocols
-from fairtrial.model import agent, loop
+from fairtrial.model import agent, context, loop
 from fairtrial.model.bench import BenchTrial
 from fairtrial.model.trial import AttemptSpec, BenchSpec, LoopTask, ModelSource, TrialSpec
 from fairtrial.plugins import GROUPS
@@ -49,7 +49,12 @@ def test_the_entry_point_groups_are_those_of_the_program(read_table: ReadTable, 
 
 @pytest.mark.parametrize(
     ("heading", "protocol"),
-    [("Agent", protocols.Agent), ("Subject", protocols.Subject), ("Engine", protocols.Engine)],
+    [
+        ("Agent", protocols.Agent),
+        ("Context", protocols.Context),
+        ("Subject", protocols.Subject),
+        ("Engine", protocols.Engine),
+    ],
 )
 def test_the_members_of_a_protocol_are_in_the_reference(heading: str, protocol: type, read_table: ReadTable) -> None:
     told = [line["member"].strip("`") for line in read_table(PAGE, heading) if "member" in line]
@@ -65,6 +70,14 @@ def test_the_values_that_a_subject_meets_are_in_the_reference(read_table: ReadTa
     assert told.keys() == {*named, "Reading"}
     for name, attributes in told.items():
         assert attributes == fields_of(getattr(loop, name))
+
+
+def test_the_values_that_a_context_meets_are_in_the_reference(read_table: ReadTable, names: Names) -> None:
+    told = {
+        line["value"].strip("`"): names(line["attributes"]) for line in read_table(PAGE, "Context") if "value" in line
+    }
+    named = {name: value for name, value in vars(context).items() if name in context.__all__ and is_dataclass(value)}
+    assert told == {name: fields_of(value) for name, value in named.items() if name != "Described"}
 
 
 def test_the_values_that_an_agent_meets_are_in_the_reference(read_table: ReadTable, names: Names) -> None:

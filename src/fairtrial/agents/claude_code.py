@@ -50,6 +50,8 @@ __all__ = ["ClaudeCode"]
 PROGRAM: Final = f"{AGENT_ROOT}/claude"
 MCP_CONFIG: Final = f"{CONFIG_ROOT}/mcp.json"
 RETRIES: Final = "3"
+# By default the first request goes out before slow servers have answered, and without their tools.
+WITH_SERVERS: Final = {"MCP_CONNECTION_NONBLOCKING": "false", "MCP_TIMEOUT": "120000"}
 
 
 class ClaudeCode:
@@ -101,7 +103,7 @@ class ClaudeCode:
             argv += ["--disallowedTools", ",".join(names)]
         return SessionPlan(
             argv=tuple(argv),
-            env=base_environment(request, installation) | _environment(request),
+            env=base_environment(request, installation) | _environment(request) | (WITH_SERVERS if request.mcp else {}),
             stdin=request.prompt.encode(),
             files=files,
             binds=installation.binds,

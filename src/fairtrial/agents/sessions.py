@@ -76,7 +76,7 @@ def refuse_impossible(agent: Agent, request: SessionRequest, *, takes_plugins: b
     if request.skills and agent.skills is SkillProof.NONE:
         raise UsageError(f"{name} knows no skills; take them out of the arm or choose another agent")
     if request.mcp and not agent.speaks_mcp:
-        raise UsageError(f"{name} does not speak MCP; take the tool servers out of the arm or choose another agent")
+        raise UsageError(f"{name} does not speak MCP; give the arm `context: none` or choose another agent")
     if request.plugins and not takes_plugins:
         raise UsageError(f"{name} loads no plugins; take them out of the arm or choose claude-code")
     if request.effort is not None and request.effort not in agent.efforts:

@@ -26,6 +26,7 @@ from fairtrial.protocols import Agent
 from fairtrial.workspace.overlay import CANDIDATE_PREFIX
 
 __all__ = [
+    "NO_CONTEXT",
     "ArmEntry",
     "ArmsFile",
     "Defaults",
@@ -48,6 +49,8 @@ TOOL_SETS: Final[Mapping[str, frozenset[Tool]]] = {
     "explore": frozenset({Tool.READ, Tool.SEARCH, Tool.EDIT, Tool.SHELL, Tool.SKILL}),
     "implement": frozenset({Tool.READ, Tool.SEARCH, Tool.EDIT, Tool.SHELL, Tool.SKILL, Tool.SUBAGENT}),
 }
+NO_CONTEXT: Final = "none"
+"""What an arm names that has no context, whatever the sweep gives the others."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -120,6 +123,7 @@ class ArmEntry:
         budget: What each of its trials may spend; no limit when left out.
         unnamed_models: `refuse` a request for a model that the arm does not name, or `record` it and pass it on.
         include_usage: Make a streamed Chat Completions request ask for its usage, where its client does not.
+        context: Context plugin whose tools its sessions have, or `none`; the sweep's when left out.
     """
 
     phases: tuple[PhaseEntry, ...] = ()
@@ -134,6 +138,7 @@ class ArmEntry:
     budget: Budget = field(default_factory=Budget)
     unnamed_models: Literal["refuse", "record"] = "refuse"
     include_usage: bool = False
+    context: str | None = None
 
     def __post_init__(self) -> None:
         if bool(self.phases) == (self.like is not None):
@@ -184,11 +189,13 @@ class Defaults:
         effort: How hard the model shall think, or None.
         skills: Directories of skills by the name that presets call them by.
         plugins: Plugins by name, for arms that do not say themselves where theirs is.
+        context: Context plugin, or None.
     """
 
     agent: str
     model: str
     effort: str | None = None
+    context: str | None = None
     skills: Mapping[str, Path] = field(default_factory=dict[str, Path])
     plugins: Mapping[str, PluginPlace] = field(default_factory=dict[str, PluginPlace])
 
@@ -245,7 +252,13 @@ def _resolve(document: Document, name: str, entry: ArmEntry, presets: Mapping[st
         line, column = document.locate(("arms", name, "like"))
         require_known(entry.like, presets, what="preset", where=f"{document.path}:{line}:{column}")
         preset = presets[entry.like]
-        entry = replace(entry, like=None, phases=preset.phases, plugin=entry.plugin or preset.plugin)
+        entry = replace(
+            entry,
+            like=None,
+            phases=preset.phases,
+            plugin=entry.plugin or preset.plugin,
+            context=entry.context or preset.context,
+        )
     used = {phase.skill for phase in entry.phases if phase.skill is not None}
     for role in entry.names:
         if role not in used:
@@ -299,6 +312,7 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         unnamed_models=entry.unnamed_models,
         include_usage=entry.include_usage,
         plugin=None if entry.plugin is None else _capture_plugin(found, entry.plugin, phases, defaults, blobs),
+        context=None if (context := entry.context or defaults.context) == NO_CONTEXT else context,
     )
     return replace(arm, digest=arm_digest(arm))
 

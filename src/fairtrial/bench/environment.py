@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, cast
 from fairtrial.agents.sessions import withheld_names
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.plugin_files import PLUGIN_ROOT
+from fairtrial.bench.tool_server import bridge_to
 from fairtrial.errors import UsageError
 from fairtrial.model.agent import Installation, SessionRequest, Skill
 from fairtrial.model.bench import Arm, Phase, PluginFiles
@@ -42,12 +43,12 @@ NO_PATCH: Final = b"a patch"
 _EXPLAINED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "version": (),
     "plugin": (),
-    "arguments": ("model", "effort", "tools", "skills", "plugin"),
-    "variables": ("model", "effort", "tools"),
-    "configuration": ("model", "effort", "tools", "skills"),
+    "arguments": ("model", "effort", "tools", "skills", "plugin", "context"),
+    "variables": ("model", "effort", "tools", "context"),
+    "configuration": ("model", "effort", "tools", "skills", "context"),
     "hooks": (),
     "mcp_servers": (),
-    "mounts": ("skills", "plugin"),
+    "mounts": ("skills", "plugin", "context"),
 }
 """For each aspect, the keys of an arm that may make it differ."""
 _GUIDANCE: Final = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENTS.override.md", "GEMINI.md", ".cursorrules")
@@ -79,6 +80,7 @@ def request_of(
         tools=phase.tools,
         skills=tuple(skills),
         plugins=() if arm.plugin is None else (PLUGIN_ROOT,),
+        mcp=() if arm.context is None else (bridge_to(arm.context),),
         effort=arm.effort,
         patch=patch,
     )
@@ -188,6 +190,7 @@ def undeclared(agent: str, arm: Arm, phase: Phase, seen: Seen) -> Seen:
         "tools": None if phase.tools is None else sorted(phase.tools),
         "skills": {skill.name: skill.digest for skill in arm.skills},
         "plugin": None if arm.plugin is None else arm.plugin.manifest_digest,
+        "context": arm.context,
     }
     labelled: Seen = {}
     for aspect, value in seen.items():
@@ -196,8 +199,16 @@ def undeclared(agent: str, arm: Arm, phase: Phase, seen: Seen) -> Seen:
             continue
         key = _digest(json.dumps([declared[cause] for cause in causes]).encode())[:8]
         like = f" with the same {', '.join(causes)} ({key})" if causes else ""
-        labelled[f"{agent} {aspect}{like}"] = value
+        labelled[f"{agent} {aspect}{like}"] = _without_own(value, arm.context) if aspect == "mcp_servers" else value
     return labelled
+
+
+def _without_own(servers: object, context: str | None) -> object:
+    """Tool servers but that of the arm's own context: any other must be the same for all arms."""
+    if context is None or not isinstance(servers, dict):
+        return servers
+    named = cast("dict[str, object]", servers)
+    return {name: digest for name, digest in named.items() if not name.endswith(f".{context}")}
 
 
 def require_declared(arms: Mapping[str, Iterable[Seen]]) -> None:

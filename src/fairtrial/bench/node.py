@@ -13,7 +13,8 @@ from typing import Final, TypeAlias, cast
 from fairtrial.bench.assets import ASSETS, copy_assets
 from fairtrial.bench.blobs import BlobStore, framed_digest
 from fairtrial.bench.environment import Seen, describe_tree
-from fairtrial.errors import HostError
+from fairtrial.bench.index import BuiltIndex, FoundContext, Host, build_index, find_context
+from fairtrial.errors import FairtrialError, HostError
 from fairtrial.host.limits import UNCONTAINED, Enforcement, probe_limits
 from fairtrial.host.lock import acquire_lock
 from fairtrial.host.machine import describe_machine
@@ -115,6 +116,10 @@ class Node:
     _over: dict[tuple[Base, str], Prepared] = field(default_factory=dict[tuple[Base, str], Prepared])
     _agents: dict[str, FoundAgent] = field(default_factory=dict[str, FoundAgent])
     _repositories: dict[Base, Seen] = field(default_factory=dict[Base, Seen])
+    _contexts: dict[str, FoundContext] = field(default_factory=dict[str, FoundContext])
+    _indexes: dict[tuple[str, str, str, tuple[str, ...]], BuiltIndex | str] = field(
+        default_factory=dict[tuple[str, str, str, tuple[str, ...]], "BuiltIndex | str"]
+    )
 
     @classmethod
     def open(cls, spec: BenchSpec) -> "Node":
@@ -148,6 +153,37 @@ class Node:
         if found.probe.installation is None:
             raise HostError(f"agent {name}: {found.probe.missing}")
         return found
+
+    @property
+    def host(self) -> Host:
+        """What indexes are built and served with."""
+        return Host(slot=self.slot, enforcement=self.enforcement, scratch=self.blobs.root.parent)
+
+    def context(self, name: str) -> FoundContext:
+        """A context by name, probed once.
+
+        Raises:
+            HostError: It cannot be used here.
+        """
+        if name not in self._contexts:
+            self._contexts[name] = find_context(name)
+        return self._contexts[name]
+
+    def index(self, task: Task, context: str) -> BuiltIndex:
+        """A context's index of a task's tree; a failure is remembered for the trials that follow.
+
+        Raises:
+            HostError: It cannot be built, or is not free of what the task hides.
+        """
+        key = (context, task.repository, task.commit, task.hidden)
+        if key not in self._indexes:
+            try:
+                self._indexes[key] = build_index(self.context(context), task, self.template(task), self.host)
+            except FairtrialError as problem:
+                self._indexes[key] = str(problem)
+        if isinstance(known := self._indexes[key], str):
+            raise HostError(known)
+        return known
 
     def template(self, task: Task) -> Template:
         """The history-free tree of a task's commit.

@@ -6,10 +6,12 @@ from typing import Final, TypeAlias
 
 from fairtrial.bench.assets import content_digest, manifest_digest, snapshot_digest
 from fairtrial.bench.environment import Seen
+from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.node import FoundAgent
 from fairtrial.bench.probes import probe_flags
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
+from fairtrial.bench.tool_server import wire_tools
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
@@ -19,7 +21,7 @@ from fairtrial.model.bench import PluginFiles
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 
-__all__ = ["Row", "identity_of", "integrity_flags", "lost_row", "session_fields", "void_row"]
+__all__ = ["Row", "context_fields", "identity_of", "integrity_flags", "lost_row", "session_fields", "void_row"]
 
 Row: TypeAlias = dict[str, object]
 SCHEMA: Final = "bench-row/1"
@@ -59,6 +61,7 @@ def identity_of(spec: BenchSpec) -> Row:
         "proposer_model": spec.metadata.get("proposer_model"),
         "candidate_overlay_digest": arm.overlay_digest,
         "effort": arm.effort,
+        "context": arm.context,
         "task_ref": task.ref,
         "task_base_sha": task.commit,
         "task_prompt_digest": task.prompt_digest,
@@ -186,6 +189,47 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: S
         "environment_repository": repository,
         "environment_undeclared": _undeclared(sessions, agent, repository),
         "limits_enforced": dict(sessions[0].result.enforced) if sessions else {},
+    }
+
+
+def context_fields(index: BuiltIndex | None, sessions: Sequence[Session]) -> Row:
+    """What an arm had of a context and what it made of it; the digests' names are those of the first such index."""
+    if index is None:
+        return {"context_index": None, "context_sessions": []}
+    server = index.server
+    described = {"name": server.name, "version": server.version, "protocol": server.protocol}
+    offered = [name for name in server.tools if name not in index.mutating]
+    return {
+        "sanitized_graph_snapshot_digest": index.snapshot_digest,
+        "sanitized_graph_manifest_digest": index.manifest_digest,
+        "context_index": {
+            "version": index.version,
+            "plugin_sha256": index.plugin_sha256,
+            "commit": index.commit,
+            "files": index.files,
+            "bytes": index.bytes,
+            "markers": len(index.markers),
+            "withheld": list(index.withheld),
+            "server": described,
+            "tools": offered,
+            "mutating": list(index.mutating),
+        },
+        "context_sessions": [_context_session(session, index.context, offered) for session in sessions],
+    }
+
+
+def _context_session(session: Session, context: str, tools: Sequence[str]) -> Row:
+    wire, seen = wire_tools(session.rows, context, tools), session.tools
+    return {
+        "phase": session.phase,
+        "offered": list(wire.offered),
+        "calls": dict(wire.calls),
+        "server_ended": None if seen is None else seen.ended,
+        "server_connections": None if seen is None else seen.connections,
+        "server_listed": None if seen is None else list(seen.listed),
+        "server_calls": None if seen is None else dict(seen.calls),
+        "server_failed_calls": None if seen is None else dict(seen.failed_calls),
+        "server_refused_calls": None if seen is None else dict(seen.refused_calls),
     }
 
 

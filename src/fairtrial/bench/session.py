@@ -1,16 +1,19 @@
 """One session: an agent in a sandbox, behind the relay, with the gateway as its only way out."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from fairtrial.agents.sessions import SYSTEM_PATH
 from fairtrial.bench.environment import ENDPOINT, describe_session, request_of, undeclared
+from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.node import GRACE_S, FoundAgent, Node, limits_of, search_path, workspace_bind
 from fairtrial.bench.plugin_files import PLUGIN_ROOT, frozen_plugin
 from fairtrial.bench.plugin_use import markers_of
 from fairtrial.bench.review import REVIEW_ROOT, desk_bind
+from fairtrial.bench.tool_server import ServerSeen, ToolServer, tool_markers
 from fairtrial.bench.transcript import lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
@@ -50,6 +53,7 @@ class SessionOrder:
         directory: Where transcript and wire log go.
         limits: What is left of the trial's budget.
         desk: Where it leaves its review: then it cannot write the tree. None for a session that works on the tree.
+        index: The index whose tools the session has, or None.
     """
 
     spec: BenchSpec
@@ -61,6 +65,7 @@ class SessionOrder:
     directory: Path
     limits: Limits = field(default_factory=Limits)
     desk: Layer | None = None
+    index: BuiltIndex | None = None
 
     @property
     def timeout_s(self) -> float:
@@ -84,6 +89,7 @@ class Session:
         out_of_time: It took longer than it may.
         environment: What the agent could see of its surroundings, without what differs from trial to trial.
         undeclared: What of that must be the same for other arms, by a label that says for which.
+        tools: What its tool server saw; None where there was none.
     """
 
     phase: str
@@ -97,6 +103,7 @@ class Session:
     out_of_time: bool
     environment: Mapping[str, object]
     undeclared: Mapping[str, object]
+    tools: ServerSeen | None = None
 
 
 def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent) -> Session:
@@ -108,12 +115,15 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         GatewayGoneError: The gateway could not even be asked.
     """
     spec, raw = order.spec, node.blobs.root.parent / f"o{order.spec.short_name}"
-    dialect, written = agent.agent.dialect, order.desk or layer
+    dialect = agent.agent.dialect
     if dialect is None or spec.gateway is None:
         request = _request(node, order, agent, token="")
         seen = _describe(order, agent, request)
-        result = _run(node, _sandbox(node, _plan(order, agent, request), layer, order, opened=None), written, raw)
-        return _finish(order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen)
+        spec_of_session = _sandbox(node, _plan(order, agent, request), layer, order, opened=None)
+        result, tools = _run(node, order, spec_of_session, layer, raw, Redactor([]))
+        return _finish(
+            order, agent, result, raw, closed=None, gone=False, ledger=None, token="", seen=seen, tools=tools
+        )
     ledger = order.directory / f"wire-{order.phase.name}.jsonl"
     opening = TrialOpening(
         trial=f"{spec.key}#{spec.attempt}",
@@ -127,10 +137,7 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         limits=order.limits,
         grants=spec.bench.arm.grants,
         include_usage=spec.bench.arm.include_usage,
-        markers=(
-            *((order.marker,) if agent.agent.skills is SkillProof.FILE else ()),
-            *markers_of(spec.bench.arm.plugin),
-        ),
+        markers=_markers(order, agent),
         owner_uid=node.slot.uid,
     )
     closed = None
@@ -139,12 +146,32 @@ def run_session(node: Node, order: SessionOrder, layer: Layer, agent: FoundAgent
         request = _request(node, order, agent, token=token)
         seen = _describe(order, agent, request)
         plan = _plan(order, agent, request)
-        result = _run(node, _sandbox(node, plan, layer, order, opened=trial.opened), written, raw)
+        spec_of_session = _sandbox(node, plan, layer, order, opened=trial.opened)
+        result, tools = _run(node, order, spec_of_session, layer, raw, Redactor([token]))
         try:
             closed = trial.close()
         except GatewayGoneError:
             closed = None  # the ending says so: session-error, with what the wire log holds as a lower bound
-    return _finish(order, agent, result, raw, closed=closed, gone=closed is None, ledger=ledger, token=token, seen=seen)
+    return _finish(
+        order,
+        agent,
+        result,
+        raw,
+        closed=closed,
+        gone=closed is None,
+        ledger=ledger,
+        token=token,
+        seen=seen,
+        tools=tools,
+    )
+
+
+def _markers(order: SessionOrder, agent: FoundAgent) -> tuple[str, ...]:
+    """What is looked for in the text of each request."""
+    skill = (order.marker,) if agent.agent.skills is SkillProof.FILE else ()
+    index = order.index
+    tools = () if index is None else tool_markers(index.context, index.server.tools)
+    return (*skill, *markers_of(order.spec.bench.arm.plugin), *tools)
 
 
 def _describe(order: SessionOrder, agent: FoundAgent, request: SessionRequest) -> dict[str, object]:
@@ -221,9 +248,26 @@ def _workspace(layer: Layer, desk: Layer | None) -> tuple[Bind, ...]:
     return (tree,) if desk is None else (replace(tree, access=Access.READ_ONLY), desk_bind(desk))
 
 
-def _run(node: Node, spec: SandboxSpec, layer: Layer, raw: Path) -> SandboxResult:
-    with raw.open("wb") as sink:
-        return run_sandbox(spec, slot=node.slot, enforcement=node.enforcement, space=layer.space, sink=sink)
+def _run(
+    node: Node, order: SessionOrder, spec: SandboxSpec, layer: Layer, raw: Path, redactor: Redactor
+) -> tuple[SandboxResult, ServerSeen | None]:
+    """Run the session's sandbox, beside that of its tool server where it has one."""
+    with raw.open("wb") as sink, ExitStack() as stack:
+        server = None
+        if order.index is not None:
+            found = node.context(order.index.context)
+            server = stack.enter_context(ToolServer(found, order.index, node.host, tree=layer.merged))
+            spec = replace(spec, binds=(*spec.binds, *server.binds))
+        result = run_sandbox(
+            spec,
+            slot=node.slot,
+            enforcement=node.enforcement,
+            space=(order.desk or layer).space,
+            sink=sink,
+            beside=() if server is None else (server.sandbox,),
+        )
+        log = order.directory / f"tools-{order.phase.name}.jsonl"
+        return result, None if server is None else server.end(log, redactor)
 
 
 def _finish(
@@ -237,6 +281,7 @@ def _finish(
     ledger: Path | None,
     token: str,
     seen: dict[str, object],
+    tools: ServerSeen | None,
 ) -> Session:
     name = f"transcript-{order.phase.name}.jsonl"
     problem = None
@@ -266,4 +311,5 @@ def _finish(
         out_of_time=result.elapsed_ms >= order.timeout_s * 1000,
         environment=seen,
         undeclared=undeclared(agent.plugin.name, order.spec.bench.arm, order.phase, seen),
+        tools=tools,
     )

@@ -11,6 +11,7 @@ from fairtrial.bench.arms import fill_prompt
 from fairtrial.bench.blobs import BlobLostError
 from fairtrial.bench.budget import budget_left
 from fairtrial.bench.candidate_tree import prepare_arm
+from fairtrial.bench.index import BuiltIndex
 from fairtrial.bench.judge import Judgement, check_base, judge
 from fairtrial.bench.node import FoundAgent, Node, Prepared
 from fairtrial.bench.plugin_use import is_from_plugin, listed_offers, plugin_seen
@@ -25,7 +26,7 @@ from fairtrial.bench.review import (
     require_labels,
     review_fields,
 )
-from fairtrial.bench.rows import Row, identity_of, integrity_flags, session_fields, void_row
+from fairtrial.bench.rows import Row, context_fields, identity_of, integrity_flags, session_fields, void_row
 from fairtrial.bench.session import Session, SessionOrder, run_session
 from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_review, end_of_session, evidence_kind
 from fairtrial.errors import FairtrialError, HostError, IntegrityError, UsageError
@@ -118,14 +119,16 @@ def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
 def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent) -> Row:
     task = spec.bench.task
     room, storage = node.room(task.limits)
+    index = None if spec.bench.arm.context is None else node.index(task, spec.bench.arm.context)
     with ExitStack() as stack:
         start = prepare_arm(node, task, spec.bench.arm)
         layer = stack.enter_context(open_layer(start.base, slot=node.slot, room=room, storage=storage))
         repository = node.repository(task, start.base, layer)
         desk = stack.enter_context(open_desk(node)) if task.is_review else None
-        work = _work(node, spec, directory, prepared, agent, layer, desk)
+        work = _work(node, spec, directory, prepared, agent, layer, desk, index)
         left_over = _clean_up(stack)
     row = identity_of(spec) | session_fields(work.sessions, agent, repository)
+    row |= context_fields(index, work.sessions)
     row |= _change_fields(node, work, prepared, directory, skill_places(agent.agent.skills_directory))
     row |= {
         "sandboxed": node.enforcement.containment is not Containment.NONE,
@@ -182,6 +185,7 @@ def _work(
     agent: FoundAgent,
     layer: Layer,
     desk: Layer | None,
+    index: BuiltIndex | None,
 ) -> _Work:
     """Run the phases in order; the first that is not good is the last."""
     work, bench = _Work(), spec.bench
@@ -198,6 +202,7 @@ def _work(
             directory=directory,
             limits=budget_left(bench.arm.budget, work.sessions),
             desk=desk,
+            index=index,
         )
         session = run_session(node, order, layer, agent)
         work.sessions.append(session)

@@ -46,6 +46,7 @@ LOG = logging.getLogger(__name__)
 @click.option("--only", help="Ids of the tasks to run [default: all].")
 @click.option("--arms", default="workflow,workflow_direct,baseline", show_default=True, help="Names of the arms.")
 @treatment_options
+@click.option("--context", metavar="NAME", help="The context of arms that do not name one (see `fairtrial plugins`).")
 @policy_options
 @path_option("--candidate-overlay", "Directory of a candidate's skills; --arms then names pairs of arms.")
 @click.option(
@@ -79,6 +80,7 @@ def command(
     model: str,
     agent: str,
     effort: str | None,
+    context: str | None,
     metric: str,
     min_runs: int,
     min_improvement_pct: float,
@@ -154,6 +156,7 @@ def command(
         model=named_model,
         agent=agent,
         effort=effort,
+        context=context,
         metric=require_known(metric, METRICS, what="metric", where="--metric"),
         timeout_s=timeout,
         seed=seed,

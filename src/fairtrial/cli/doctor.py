@@ -11,6 +11,7 @@ from typing import Final, cast
 
 import click
 
+from fairtrial.bench.index import find_context
 from fairtrial.cli.output import print_json
 from fairtrial.errors import FairtrialError, HostError
 from fairtrial.host.files import free_bytes
@@ -84,6 +85,7 @@ def look(scratch: Path | None) -> Iterator[Check]:
     yield _scratch(scratch)
     yield from _subjects()
     yield from _agents()
+    yield from _contexts()
     yield _bubblewrap()
     yield _limits(scratch)
 
@@ -189,6 +191,21 @@ def _agent(label: str, agent: Agent, probe: AgentProbe) -> Check:
     if untested := probe.details.get("untested"):
         return Check(name=label, status=Status.NOTE, found=f"{found}; {untested}", remedy=agent.install)
     return Check(name=label, status=Status.OK, found=f"{found}; installed by: {agent.install}")
+
+
+def _contexts() -> Iterator[Check]:
+    for name in plugin_names("fairtrial.contexts"):
+        label = f"context {name}"
+        try:
+            found = find_context(name)
+        except FairtrialError as problem:
+            yield Check(name=label, status=Status.NOTE, found=str(problem).removeprefix(f"{label}: "))
+            continue
+        licence = f"; {found.context.licence}" if found.context.licence else ""
+        if untested := found.probe.details.get("untested"):
+            yield Check(name=label, status=Status.NOTE, found=f"{found.probe.version}; {untested}{licence}")
+        else:
+            yield Check(name=label, status=Status.OK, found=f"{found.probe.version}, the tested version{licence}")
 
 
 def _bubblewrap() -> Check:

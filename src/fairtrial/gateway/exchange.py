@@ -228,7 +228,7 @@ class Exchange:
             )
             for each in call.new_results
         )
-        row.n_tools, row.n_turns = len(call.tools), len(call.turns)
+        row.n_tools, row.tools, row.n_turns = len(call.tools), call.tools, len(call.turns)
         row.attempt = trial.attempt_of(call.digest)
         row.backed_off_ms = round(trial.backed_off_s(call.digest, self._begun_s) * 1000, 3)
         refusals = check_request(dialect, route, body, grants=trial.opening.grants)

@@ -123,6 +123,7 @@ class WireRow:
         markers: Which of the trial's markers stand in the request.
         n_turns: Turns of the conversation that the request brings.
         n_tools: Tools offered.
+        tools: Their names, in order; a namespaced one as `namespace.name`.
         usage_was_asked_for: The gateway added `stream_options.include_usage`.
         reused_connection: It went out on a connection that had served before; None when it did not go out.
         fault: The fault that hit it; None without.
@@ -175,6 +176,7 @@ class WireRow:
     markers: tuple[str, ...] = ()
     n_turns: int = 0
     n_tools: int = 0
+    tools: tuple[str, ...] = ()
     usage_was_asked_for: bool = False
     reused_connection: bool | None = None
     fault: str | None = None

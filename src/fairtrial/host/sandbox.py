@@ -43,6 +43,7 @@ def run_sandbox(
     space: Space | None = None,
     sink: BinaryIO | None = None,
     capture_bytes: int = 0,
+    beside: Sequence["Sandbox"] = (),
 ) -> SandboxResult:
     """Run a command in a sandbox to its end; nothing that it does raises.
 
@@ -53,6 +54,7 @@ def run_sandbox(
         space: What it writes to, watched for being full.
         sink: Gets the standard output as it comes.
         capture_bytes: Kept in the result from the start of each output stream.
+        beside: Running sandboxes that are looked after meanwhile.
 
     Raises:
         HostError: A program that makes sandboxes is missing, or something of it survives KILL.
@@ -62,7 +64,7 @@ def run_sandbox(
     with start_sandbox(
         spec, slot=slot, enforcement=enforcement, space=space, sink=sink, capture_bytes=capture_bytes
     ) as sandbox:
-        result = sandbox.wait()
+        result = sandbox.wait(beside)
     if result.state is SandboxState.START_FAILURE and _starts_without_our_trees(spec, slot, enforcement):
         return replace(result, state=SandboxState.BROKEN, detail=f"its own tree cannot be used: {result.detail}")
     return result

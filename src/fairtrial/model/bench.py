@@ -335,6 +335,7 @@ class Arm:
         budget: What each of its trials may spend.
         unnamed_models: What becomes of a request for another model: `refuse`, or `record` and pass on.
         include_usage: A streamed Chat Completions request is made to ask for its usage.
+        context: Name of the context whose tools its sessions have, or None.
         overlay: Files of a candidate that are put over the tree, by path; none for an arm in use.
         overlay_digest: Of the whole candidate; None for an arm in use.
         plugin: The agent's plugin that it works with, or None.
@@ -352,6 +353,7 @@ class Arm:
     budget: Budget = NO_BUDGET
     unnamed_models: str = "refuse"
     include_usage: bool = False
+    context: str | None = None
     overlay: tuple[Blob, ...] = ()
     overlay_digest: str | None = None
     plugin: PluginFiles | None = None

@@ -82,6 +82,7 @@ class BenchOptions:
         control_runs: Runs of the reference when controls are what runs; None when arms are.
         engine: The engine plugin that starts workers.
         candidate: The candidate whose arms run beside those in use, or None.
+        context: The context plugin of arms that do not say otherwise, or None.
     """
 
     tasks: str
@@ -108,6 +109,7 @@ class BenchOptions:
     control_runs: int | None = None
     engine: str = "local"
     candidate: CandidateOptions | None = None
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

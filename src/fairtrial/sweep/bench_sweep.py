@@ -19,6 +19,7 @@ from fairtrial.bench.candidate import Candidate, build_arms
 from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import
 from fairtrial.bench.controls_note import CHECKING, read_controls
 from fairtrial.bench.environment import Seen, describe_arm, require_declared, undeclared
+from fairtrial.bench.index import find_context
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.review import require_same_kind
 from fairtrial.bench.rows import lost_row
@@ -164,6 +165,7 @@ def open_inputs(
         agent=options.agent,
         model=options.model,
         effort=options.effort,
+        context=options.context,
         skills={role: Path(path) for role, path in options.skills.items()},
         plugins={
             name: PluginPlace(version=place.version, directory=Path(place.directory))
@@ -204,6 +206,7 @@ def open_inputs(
         skills_directories[name] = agent.skills_directory
         pinned[f"agent.{name}.version"] = probe.version or "unknown"
         pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
+    pinned |= _pin_contexts(arms)
     if (
         not is_check
         and any(arm.agent == REFERENCE for arm in arms)
@@ -242,6 +245,21 @@ def open_inputs(
         loaded={name: loaded_skills(each, defaults) for name, each in found.items()},
         skills_directories=skills_directories,
     )
+
+
+def _pin_contexts(arms: Sequence[Arm]) -> dict[str, str]:
+    """What the arms' contexts are on this host.
+
+    Raises:
+        UsageError: There is no context of that name.
+        HostError: One cannot be used here.
+    """
+    pinned: dict[str, str] = {}
+    for name in sorted({arm.context for arm in arms if arm.context is not None}):
+        found = find_context(name)
+        pinned[f"context.{name}.version"] = str(found.probe.version)
+        pinned[f"context.{name}.plugin_sha256"] = found.plugin.file_sha256
+    return pinned
 
 
 @contextmanager

@@ -147,6 +147,40 @@ def test_a_skill_with_a_link_is_refused(tmp_path: Path, blobs: BlobStore) -> Non
         build(tmp_path, blobs, "workflow_direct", work=tmp_path / "none")
 
 
+@pytest.mark.parametrize(
+    ("written", "sweeps", "has"),
+    [
+        ("", None, None),
+        ("", "ctags", "ctags"),
+        (", context: ctags", None, "ctags"),
+        (", context: other", "ctags", "other"),
+        (", context: none", "ctags", None),
+    ],
+)
+def test_an_arms_own_word_on_its_context_goes_before_the_sweeps(
+    tmp_path: Path, blobs: BlobStore, written: str, sweeps: str | None, has: str | None
+) -> None:
+    path = tmp_path / "arms.yaml"
+    path.write_text(f"arms: {{own: {{like: baseline{written}}}}}\n")
+    (found,) = arms_named(["own"], read_arms(path))
+    arm = build_arm(found, Defaults(agent="a", model=MODEL, context=sweeps), blobs)
+    plain = build_arm(found, Defaults(agent="a", model=MODEL), blobs)
+    assert arm.context == has
+    assert (arm.digest == plain.digest) == (arm.context == plain.context)
+
+
+def test_the_preset_without_tool_servers_has_no_context_whatever_the_sweep_gives(
+    tmp_path: Path, blobs: BlobStore
+) -> None:
+    path = tmp_path / "arms.yaml"
+    path.write_text("arms: {like_it: {like: baseline_nomcp}, but: {like: baseline_nomcp, context: ctags}}\n")
+    defaults = Defaults(agent="a", model=MODEL, context="ctags")
+    found = arms_named(["baseline", "baseline_nomcp", "like_it", "but"], read_arms(path))
+    arms = [build_arm(each, defaults, blobs) for each in found]
+    assert [arm.context for arm in arms] == ["ctags", None, None, "ctags"]
+    assert arms[0].phases == arms[1].phases
+
+
 def plugin(root: Path, name: str = "compound-engineering", *, lacking: str = "") -> Path:
     skills = [each for each in ("ce-plan", "ce-work", "ce-code-review") if each != lacking]
     for each in skills:

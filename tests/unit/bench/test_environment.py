@@ -106,6 +106,31 @@ def test_a_hook_or_a_tool_server_in_one_arm_alone_is_refused_whatever_else_it_de
             require_declared(one)
 
 
+@pytest.mark.parametrize("agent", [ClaudeCode(), Codex(), OpenCode(), GeminiCli()])
+def test_a_context_may_make_arms_differ_in_its_own_server_alone(agent: Agent, blobs: BlobStore) -> None:
+    arms = (arm_of("a"), replace(arm_of("b"), context="ctags"), replace(arm_of("c"), context="ctags"))
+    found = see(agent, *arms, blobs=blobs)
+    require_declared(found)
+    found["b"][0]["x mcp_servers"] = {"mcp.json: mcpServers.other": "digest"}
+    with pytest.raises(UsageError, match=r"x mcp_servers differ .mcp\.json: mcpServers\.other"):
+        require_declared(found)
+
+
+@pytest.mark.parametrize("agent", [ClaudeCode(), Codex(), OpenCode(), GeminiCli()])
+def test_an_arm_without_a_context_has_no_trace_of_one(agent: Agent, blobs: BlobStore) -> None:
+    (seen,) = describe_arm(agent, HERE, arm_of("a"), blobs)
+    (given,) = describe_arm(agent, HERE, replace(arm_of("a"), context="ctags"), blobs)
+    assert "ctags" not in json.dumps(seen)
+    assert seen["mcp_servers"] == {}
+    assert [name.rpartition(".")[2] for name in given["mcp_servers"]] == ["ctags"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("agent", [BashAgent(), MiniSweAgent()])
+def test_an_agent_that_speaks_no_mcp_is_refused_a_context(agent: Agent, blobs: BlobStore) -> None:
+    with pytest.raises(UsageError, match="does not speak MCP; give the arm `context: none`"):
+        describe_arm(agent, HERE, replace(arm_of("a"), context="ctags"), blobs)
+
+
 class Serving(ClaudeCode):
     """Claude Code with a tool server and a hook in its configuration."""
 
