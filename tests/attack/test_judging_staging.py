@@ -226,6 +226,7 @@ def test_a_tree_that_is_not_there_is_our_own_fault(judge: Judge) -> None:
 
 def test_an_oracle_whose_program_is_missing_is_no_evidence_against_the_arm(judge: Judge) -> None:
     oracle = judge.oracle("", {"a.rs": ""}, runner=Runner.CARGO)
+    judge.env = {"PATH": "/opt/empty"}  # the machine may have cargo
     verdict = judge(oracle, judge.tree(BASE, {}))
     assert verdict.kind is EndingKind.INFRA_ERROR
     assert "not on PATH" in verdict.reason
