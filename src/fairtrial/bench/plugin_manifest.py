@@ -65,7 +65,7 @@ def check_marketplace(where: Path, content: bytes, *, parts: Sequence[str]) -> N
         UsageError: There is such an entry, or the file is none that can be read.
     """
     entries = _parse(where, content).get("plugins", [])
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in cast("list[object]", entries)):
         raise UsageError(f"{where}: its plugins are no list of objects")
     for place, entry in enumerate(cast("list[JsonObject]", entries)):
         _require_taken(f"{where}: plugins[{place}]", entry, parts)
@@ -86,7 +86,7 @@ def _require_taken(where: str, manifest: JsonObject, parts: Sequence[str]) -> No
         if key not in manifest:
             continue
         value = manifest[key]
-        for path in value if isinstance(value, list) else [value]:
+        for path in cast("list[object]", value) if isinstance(value, list) else [value]:
             if key not in parts:
                 raise UsageError(
                     f"{where}: has {key!r}, but the arm's parts do not; name it there, or use a copy without"

@@ -132,7 +132,7 @@ def test_a_manifest_that_is_none_is_refused(manifest: str, plugin: Path, blobs: 
         capture(plugin, blobs)
 
 
-DEFINITIONS = [
+DEFINITIONS: list[tuple[dict[str, object], str]] = [
     ({"hooks": {"SessionStart": []}}, "has 'hooks', which is not taken"),
     ({"hooks": "./hooks/hooks.json"}, "has 'hooks', which is not taken"),
     ({"mcpServers": {"docs": {"type": "http", "url": "https://example.org"}}}, "has 'mcpServers', which is not taken"),
