@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ __all__ = [
     "between",
     "rewritten_skill",
     "run_bench_trial",
+    "shown_paths",
     "skill_places",
 ]
 
@@ -59,6 +61,8 @@ PATCH: Final = "change.patch"
 SKILLS: Final = ".claude/skills"
 """Where many agents look, whatever place of their own they have."""
 DETAIL_CHARACTERS: Final = 2000
+SHOWN_PATHS: Final = 1000
+SHOWN_CHARACTERS: Final = 100_000
 JUDGED_FIELDS: Final = (
     "authored_tests_passed",
     "authored_test_output",
@@ -301,6 +305,20 @@ def between(before: Change, now: Change) -> Change:
     return Change(entries=tuple(entries), refused=refused, excess=now.excess)
 
 
+def shown_paths(paths: Sequence[bytes]) -> list[str]:
+    """Paths as a row names them: the first ones, and how many more there are; pure."""
+    shown: list[str] = []
+    n_characters = 0
+    for path in paths[:SHOWN_PATHS]:
+        shown.append(path.decode(errors="backslashreplace"))
+        n_characters += len(shown[-1])
+        if n_characters > SHOWN_CHARACTERS:
+            shown.pop()
+            break
+    more = len(paths) - len(shown)
+    return [*shown, f"and {more} more"] if more else shown
+
+
 def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path, places: tuple[str, ...]) -> Row:
     """Keep the change, whole and as a patch, and measure it without plans and skills."""
     change, template = work.change, prepared.template
@@ -317,8 +335,8 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path,
         "patch_file": PATCH if churn.patch else None,
         "patch_truncated": churn.patch_truncated,
         "change_file": CHANGE,
-        "refused_paths": [each.path.decode(errors="backslashreplace") for each in change.refused],
-        "links_out": [path.decode(errors="backslashreplace") for path in change.links_out],
+        "refused_paths": shown_paths([each.path for each in change.refused]),
+        "links_out": shown_paths(change.links_out),
     }
 
 

@@ -189,3 +189,43 @@ def test_a_bug_of_ours_makes_a_void_and_nothing_else(
         assert of(row, "resolved", "error_kind") == (False, "unknown")
         assert row["error_detail"] == "ZeroDivisionError: division by zero"
         assert "in broken" in (directory / "exception.txt").read_text()
+
+
+def test_a_row_that_a_session_made_too_long_is_a_short_failure_and_the_worker_goes_on(
+    trial: RunTrial, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    specs: list[BenchSpec] = []
+
+    def noted(_node: Node, order: SessionOrder, _layer: Layer, _agent: FoundAgent) -> Session:
+        specs.append(order.spec)
+        raise ZeroDivisionError
+
+    names = """python3 - <<'END'
+import os
+os.chdir("tests")
+for part in range(7):
+    os.mkdir(b"\\xff" * 250)
+    os.chdir(b"\\xff" * 250)
+for number in range(1800):
+    open(b"%d.py" % number, "w").close()
+END
+"""
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(trial_module, "run_session", noted)
+        trial(agent="nop", cheat=MEND + "\n" + names)
+    spec = replace(specs[0], results=str(tmp_path / "results"))
+    results = Results(root=tmp_path / "results")
+    (results.root / "trials").mkdir(parents=True)
+
+    def work() -> None:
+        with Desk() as desk:
+            for attempt in (1, 2):
+                assert run_attempt(replace(spec, attempt=attempt), desk).error is None, "the worker goes on"
+
+    run_as_a_worker(work)
+    for attempt in (1, 2):
+        (row,) = json.loads((results.attempt_dir(spec.key, attempt) / "outcome.json").read_text())["rows"]
+        assert of(row, "ok", "resolved", "error_kind") == (False, False, "limit-exceeded")
+        assert row["error_detail"].startswith("a row of ")
+        assert of(row, "tests_edited", "sandboxed", "oracle_passed", "diff_files") == (None, True, True, 1801)
+        assert row["stray_processes"] == 0
