@@ -23,7 +23,16 @@ from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 from fairtrial.store.strict_json import encode_object
 
-__all__ = ["Row", "context_fields", "identity_of", "integrity_flags", "lost_row", "session_fields", "short_row", "void_row"]
+__all__ = [
+    "Row",
+    "context_fields",
+    "identity_of",
+    "integrity_flags",
+    "lost_row",
+    "session_fields",
+    "short_row",
+    "void_row",
+]
 
 Row: TypeAlias = dict[str, object]
 SCHEMA: Final = "bench-row/1"

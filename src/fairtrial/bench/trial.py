@@ -145,7 +145,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
         "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
-        "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin),
+        "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin, _skill_tools(agent.agent)),
         "plan_produced": work.artifacts.get("plan"),
     }
     if task.is_review:
@@ -155,11 +155,11 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     return row if left_over is None else row | _end_of_clean_up(row, left_over)
 
 
-def _plugin_seen(work: _Work, plugin: PluginFiles | None) -> list[Row] | None:
+def _plugin_seen(work: _Work, plugin: PluginFiles | None, tools: Sequence[str]) -> list[Row] | None:
     """What the model was told of the arm's plugin, session by session; None where there is none."""
     if plugin is None:
         return None
-    return [plugin_seen(session.phase, session.rows, plugin) for session in work.sessions]
+    return [plugin_seen(session.phase, session.rows, plugin, tools) for session in work.sessions]
 
 
 def _clean_up(stack: ExitStack) -> str | None:
@@ -216,7 +216,8 @@ def _work(
             work.flags.append(f"{phase.name}: plugin was not there")
         if phase.skill is not None:
             proven = _prove(agent.agent, session, phase.skill, order.marker)
-            if proven and not is_from_plugin(session.rows, phase.skill, bench.arm.plugin):
+            tools = _skill_tools(agent.agent)
+            if proven and not is_from_plugin(session.rows, phase.skill, bench.arm.plugin, tools):
                 proven = False  # a skill of the same name, from elsewhere
             proofs.append(proven)
             work.flags += _flag_of_proof(phase, proven, session)
@@ -231,9 +232,13 @@ def _work(
 
 
 def _prove(agent: Agent, session: Session, skill: str, marker: str) -> bool | None:
+    return prove_skill(session.rows, skill, agent.skills, marker=marker, tools=_skill_tools(agent))
+
+
+def _skill_tools(agent: Agent) -> tuple[str, ...]:
+    """What the agent calls its tools for skills."""
     control = agent.tools.get(Tool.SKILL)
-    tools = () if control is None else control.names
-    return prove_skill(session.rows, skill, agent.skills, marker=marker, tools=tools)
+    return () if control is None else tuple(control.names)
 
 
 def _end_of_evidence(session: Session) -> Ended | None:
