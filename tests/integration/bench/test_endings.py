@@ -204,28 +204,30 @@ def test_a_row_that_a_session_made_too_long_is_a_short_failure_and_the_worker_go
 import os
 os.chdir("tests")
 for part in range(7):
-    os.mkdir(b"\\xff" * 250)
-    os.chdir(b"\\xff" * 250)
+    os.mkdir(b"\\1" * 250)
+    os.chdir(b"\\1" * 250)
 for number in range(1800):
     open(b"%d.py" % number, "w").close()
 END
 """
-    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+    with monkeypatch.context() as patch:
         patch.setattr(trial_module, "run_session", noted)
-        trial(agent="nop", cheat=MEND + "\n" + names)
+        with pytest.raises(ZeroDivisionError):
+            trial(agent="nop", cheat=f"{MEND}\n{names}")
     spec = replace(specs[0], results=str(tmp_path / "results"))
     results = Results(root=tmp_path / "results")
     (results.root / "trials").mkdir(parents=True)
 
     def work() -> None:
         with Desk() as desk:
-            for attempt in (1, 2):
-                assert run_attempt(replace(spec, attempt=attempt), desk).error is None, "the worker goes on"
+            assert run_attempt(spec, desk).error is None
+            assert run_attempt(replace(spec, attempt=2, bench=replace(spec.bench, cheat=None)), desk).error is None
 
     run_as_a_worker(work)
-    for attempt in (1, 2):
-        (row,) = json.loads((results.attempt_dir(spec.key, attempt) / "outcome.json").read_text())["rows"]
-        assert of(row, "ok", "resolved", "error_kind") == (False, False, "limit-exceeded")
-        assert row["error_detail"].startswith("a row of ")
-        assert of(row, "tests_edited", "sandboxed", "oracle_passed", "diff_files") == (None, True, True, 1801)
-        assert row["stray_processes"] == 0
+    (row,), (next_row,) = (
+        json.loads((results.attempt_dir(spec.key, attempt) / "outcome.json").read_text())["rows"] for attempt in (1, 2)
+    )
+    assert of(row, "ok", "resolved", "error_kind") == (False, False, "limit-exceeded")
+    assert row["error_detail"].startswith("a row of ")
+    assert of(row, "tests_edited", "sandboxed", "oracle_passed", "stray_processes") == (None, True, True, 0)
+    assert of(next_row, "error_kind", "tests_edited") == ("oracle-failed", []), "the worker goes on"
