@@ -191,6 +191,7 @@ def test_a_bug_of_ours_makes_a_void_and_nothing_else(
         assert "in broken" in (directory / "exception.txt").read_text()
 
 
+@pytest.mark.timeout(580)
 def test_a_row_that_a_session_made_too_long_is_a_short_failure_and_the_worker_goes_on(
     trial: RunTrial, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
