@@ -79,7 +79,7 @@ def test_the_environment_of_a_session_is_in_its_row(trial: RunTrial) -> None:
     (session,) = row["environment"]
     assert session["tools"]["withheld"] == ["Skill"]
     assert session["variables"].keys() >= {"HOME", "PATH", "MODEL"}
-    assert of(session, "mcp_servers", "hooks", "plugins") == ({}, {}, [])
+    assert of(session, "mcp_servers", "hooks", "plugins") == ({}, {}, {})
     assert row["environment_repository"] == {
         "guidance": {},
         "configuration": {},

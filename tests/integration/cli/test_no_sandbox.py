@@ -1,7 +1,6 @@
 """`bench --unsafe-no-sandbox`: trials run where no sandbox can be made, rows say so, and nothing of them promotes."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,7 +87,6 @@ def test_its_rows_are_refused_by_name(example: Path, tmp_path: Path) -> None:
 def test_what_makes_no_sense_without_a_sandbox_is_refused(
     more: list[object], message: str, example: Path, tmp_path: Path
 ) -> None:
-    os.chdir(tmp_path)
     done = fairtrial(*bench(example, tmp_path / "r", UNSAFE, *more))
     assert done.returncode == 2, done.stderr
     assert message in done.stderr

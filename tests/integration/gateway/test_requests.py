@@ -384,7 +384,7 @@ def test_a_flood_of_what_is_refused_ends_its_trial_and_nothing_else(own_scene: S
     for n in range(20):
         assert flooding.ask(**asked[n % 3]).status in {400, 404}
     for _ in range(30):
-        with pytest.raises(http.client.RemoteDisconnected):
+        with pytest.raises(ConnectionError):  # closed before it was asked, or while it was
             flooding.ask()
         flooding.client.close()
     assert other.ask().status == 200

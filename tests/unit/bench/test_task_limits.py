@@ -106,7 +106,7 @@ def test_what_just_keeps_to_a_limit_is_read(read: Callable[..., TaskEntry], old:
         (COMMAND, 'command: "a\\0b"', "holds a NUL"),
         (COMMAND, f'command: "{"ä" * 4097}"', "longer than 8192 bytes"),
         (COMMAND, f"{COMMAND}\n      shell: bash", "unknown key 'shell'"),
-        (COMMAND, "cmd: x", "missing key 'command'"),
+        (COMMAND, "cmd: x", r"unknown key 'cmd' in 'tasks\[0\].oracle'; did you mean 'command'"),
         (FILE, f"{FILE}, {{source: other.py, target: oracle.py}}", "target 'oracle.py' is named twice"),
         (FILE, f"{FILE}, {{source: oracle.py, target: other.py}}", "source 'oracle.py' is named twice"),
         (FILE, "{source: oracle.py}", "missing key 'target'"),
