@@ -96,7 +96,10 @@ def test_with_every_part_there_nothing_is_skipped_but_for_the_user(clone: Path, 
 
 def test_a_misspelt_requirement_is_refused(clone: Path, tmp_path: Path) -> None:
     output = run_suite(clone, tmp_path, SUITE, programs=(), require="core,fosil")
-    assert "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, bwrap, cargo, claude, codex, ctags, fossil" in output
+    assert (
+        "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, bwrap, cargo, claude, codex, ctags, fossil"
+        in output
+    )
     assert output.endswith("exit 4")
 
 
