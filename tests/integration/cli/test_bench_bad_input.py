@@ -218,6 +218,8 @@ def test_a_disk_that_is_nearly_full_begins_no_trial_and_resume_finishes_after_ro
 @pytest.mark.parametrize("disk", ["64k"], indirect=True)
 def test_a_full_scratch_directory_is_named_with_its_option(disk: Path, sweep: Sweep, scripted: list[str]) -> None:
     disk.chmod(0o711)
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(64 << 10))
     done = run(sweep.command(*scripted, "--scratch", disk))
     assert_explained(done, 3, str(disk), "--scratch")
-    assert list(disk.iterdir()) == []
+    assert list(disk.iterdir()) == [ballast]
