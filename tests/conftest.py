@@ -27,11 +27,20 @@ class Part(NamedTuple):
         tier: The tier that it belongs to.
         remedy: The command that installs it.
         beside: Parts that it needs in turn.
+        places: The directories that a sandbox has it in, where the caller's PATH does not matter; none for PATH.
     """
 
     tier: str
     remedy: str
     beside: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+    def lacks(self, name: str) -> str | None:
+        """Say that the program is not there and how to get it; None when it is there."""
+        if shutil.which(name, path=":".join(self.places) or None) is not None:
+            return None
+        place = f"in {' or '.join(self.places)}" if self.places else "on PATH"
+        return f"{name} is not {place} ({self.remedy})"
 
 
 PARTS: Final = {
@@ -39,6 +48,9 @@ PARTS: Final = {
     "hg": Part("core", "apt-get install mercurial"),
     "fossil": Part("core", "apt-get install fossil"),
     "bwrap": Part("core", "apt-get install bubblewrap"),
+    "node": Part("core", "apt-get install nodejs", places=("/usr/bin",)),
+    "go": Part("core", "apt-get install golang-go", places=("/usr/local/go/bin", "/usr/bin")),
+    "cargo": Part("core", "apt-get install cargo-web rustc-web", places=("/usr/bin",)),
     "claude": Part("agents", "make agents"),
     "codex": Part("agents", "make agents"),
     "opencode": Part("agents", "make agents"),
@@ -112,10 +124,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("must run as root")
     if item.get_closest_marker("unprivileged") and os.geteuid() == 0:
         pytest.skip("must not run as root")
-    missing = [name for name in needed_parts(item) if shutil.which(name) is None]
+    missing = {name: lacks for name in needed_parts(item) if (lacks := PARTS[name].lacks(name)) is not None}
     if not missing:
         return
-    reason = "; ".join(f"{name} is not on PATH ({PARTS[name].remedy})" for name in missing)
+    reason = "; ".join(missing.values())
     if required := required_names() & {*missing, *(PARTS[name].tier for name in missing)}:
         pytest.fail(f"required by FAIRTRIAL_REQUIRE={','.join(sorted(required))}: {reason}", pytrace=False)
     pytest.skip(reason)

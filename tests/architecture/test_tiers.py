@@ -83,6 +83,7 @@ def test_a_missing_part_of_a_tier_of_which_only_another_part_is_required_skips(c
     assert output.endswith("exit 0")
 
 
+@pytest.mark.needs("node", "go", "cargo")
 def test_with_every_part_there_nothing_is_skipped_but_for_the_user(clone: Path, tmp_path: Path) -> None:
     output = run_suite(clone, tmp_path, SUITE, programs=("git", "hg", "fossil", "bwrap"), require="core")
     assert "test_needing PASSED" in output
@@ -95,7 +96,10 @@ def test_with_every_part_there_nothing_is_skipped_but_for_the_user(clone: Path, 
 
 def test_a_misspelt_requirement_is_refused(clone: Path, tmp_path: Path) -> None:
     output = run_suite(clone, tmp_path, SUITE, programs=(), require="core,fosil")
-    assert "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, bwrap, claude, codex, ctags, fossil" in output
+    assert (
+        "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, bwrap, cargo, claude, codex, ctags, fossil"
+        in output
+    )
     assert output.endswith("exit 4")
 
 

@@ -14,7 +14,7 @@ from fairtrial.gateway.client import GatewayProcess, OpenTrial
 from fairtrial.gateway.control import TrialOpening
 from fairtrial.gateway.settings import GatewaySettings
 
-pytestmark = pytest.mark.core
+pytestmark = pytest.mark.needs("bwrap")
 
 RELAY = Path(fairtrial.__file__).parent / "payload" / "relay.py"
 SCRIPT = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.judging.values import Counts, OracleVerdict, Place, Runner
@@ -143,38 +144,27 @@ fn large() { assert_eq!(calc::add(1000, 2), 1002); }
 LANGUAGES = (UNITTEST, NODE, GO, CARGO)
 
 
-def can_all_enter(path: Path) -> bool:
-    return all(parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
+def tried(language: Language) -> ParameterSet:
+    """The language for a fixture, where its tool is there; unittest is the system's Python's."""
+    name = str(language.runner)
+    marks = () if language.runner is Runner.UNITTEST else pytest.mark.needs(name)
+    return pytest.param(language, id=name, marks=marks)
 
 
-@pytest.fixture(params=LANGUAGES, ids=lambda language: str(language.runner))
+@pytest.fixture(params=map(tried, LANGUAGES))
 def language(request: pytest.FixtureRequest, judge: JudgeChange) -> Language:
-    """A language whose tools are there."""
+    """A language with what its tools need besides."""
     chosen: Language = request.param
-    match chosen.runner:
-        case Runner.NODE:
-            require(Path("/usr/bin/node"), "install nodejs")
-        case Runner.GO:
-            judge.binds += (
-                Bind(source=request.getfixturevalue("go_cache"), target="/go-cache", access=Access.READ_WRITE),
-            )
-            judge.env["GOCACHE"] = "/go-cache"
-        case Runner.CARGO:
-            add_rust(judge)
-        case _:
-            pass
+    if chosen.runner is Runner.GO:
+        cache = request.getfixturevalue("go_cache")
+        judge.binds += (Bind(source=cache, target="/go-cache", access=Access.READ_WRITE),)
+        judge.env["GOCACHE"] = "/go-cache"
     return chosen
-
-
-def require(program: Path, remedy: str) -> None:
-    if not program.exists():
-        pytest.skip(f"{program} is not there ({remedy})")
 
 
 @pytest.fixture(scope="module")
 def go_cache() -> Iterator[Path]:
     """What Go has compiled of its own library, since that takes longer than all tests together."""
-    require(Path("/usr/local/go/bin/go"), "unpack Go there")
     root = Path(tempfile.mkdtemp(prefix="ft-", dir="/var/tmp"))
     module, cache = root / "m", root / "c"
     module.mkdir()
@@ -187,23 +177,6 @@ def go_cache() -> Iterator[Path]:
         path.chmod(0o777 if path.is_dir() else 0o644)
     yield cache
     shutil.rmtree(root)
-
-
-def add_rust(judge: JudgeChange) -> None:
-    """Rust as Debian has it stands in /usr, where every sandbox sees it; rustup's is a toolchain."""
-    if Path("/usr/bin/cargo").exists():
-        return
-    rustc = shutil.which("rustc")
-    if rustc is None:
-        pytest.skip("rustc is not on PATH (apt-get install cargo)")
-    asked = subprocess.run([rustc, "--print", "sysroot"], check=False, capture_output=True, text=True)
-    if asked.returncode != 0:
-        said = asked.stderr.strip().partition("\n")[0]
-        pytest.skip(f"{rustc} does not run: {said} (apt-get install cargo, or set RUSTUP_HOME)")
-    root = Path(asked.stdout.strip()).resolve()
-    if not judge.slot.mounts and judge.slot.is_foreign and not can_all_enter(root):
-        pytest.skip(f"{root} is closed to the user that sandboxes run under (run in a slot, or as a normal user)")
-    judge.add_toolchain(root, "/rust")
 
 
 @pytest.fixture
@@ -269,7 +242,7 @@ def test_a_shadowed_oracle_file_is_the_oracles_again(judge_change: JudgeChange, 
     assert_failed(verdict)
 
 
-@pytest.mark.parametrize("language", [CARGO], ids=["cargo"], indirect=True)
+@pytest.mark.parametrize("language", [tried(CARGO)], indirect=True)
 def test_a_cargo_setting_that_replaces_what_runs_the_tests_is_not_used(judge_change: JudgeChange) -> None:
     forged = "echo test small ... ok; echo test large ... ok; echo test result: ok."
     setting = f'[target."cfg(all())"]\nrunner = ["sh", "-c", "{forged}"]\n'
@@ -278,18 +251,18 @@ def test_a_cargo_setting_that_replaces_what_runs_the_tests_is_not_used(judge_cha
     assert verdict.restored == (".cargo/config.toml",)
 
 
-@pytest.mark.parametrize("language", [GO], ids=["go"], indirect=True)
+@pytest.mark.parametrize("language", [tried(GO)], indirect=True)
 def test_a_main_of_the_candidates_own_that_runs_nothing_proves_nothing(judge_change: JudgeChange) -> None:
     own = 'package calc\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { os.Exit(0) }\n'
     assert_failed(judge_change(None, **{"main_test.go": own}))
 
 
-@pytest.mark.parametrize("language", [NODE], ids=["node"], indirect=True)
+@pytest.mark.parametrize("language", [tried(NODE)], indirect=True)
 def test_package_settings_do_not_change_how_node_runs(judge_change: JudgeChange) -> None:
     assert_failed(judge_change(None, **{"package.json": '{"scripts": {"test": "true"}, "type": "module"}'}))
 
 
-@pytest.mark.parametrize("language", [GO], ids=["go"], indirect=True)
+@pytest.mark.parametrize("language", [tried(GO)], indirect=True)
 def test_tests_of_the_same_names_in_another_package_do_not_count(judge_change: JudgeChange) -> None:
     own = 'package calc\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { os.Exit(0) }\n'
     twins = 'package sub\n\nimport "testing"\n\nfunc TestSmall(t *testing.T) {}\nfunc TestLarge(t *testing.T) {}\n'
@@ -298,7 +271,7 @@ def test_tests_of_the_same_names_in_another_package_do_not_count(judge_change: J
     assert verdict.counts == Counts(n_passed=0, n_failed=0, n_skipped=0)
 
 
-@pytest.mark.parametrize("language", [CARGO], ids=["cargo"], indirect=True)
+@pytest.mark.parametrize("language", [tried(CARGO)], indirect=True)
 def test_tests_of_the_same_names_in_another_file_do_not_count(judge_change: JudgeChange) -> None:
     twins = "#[test]\nfn small() {}\n#[test]\nfn large() {}\n"
     verdict = judge_change(CARGO.exit_inside, **{"tests/twins.rs": twins})

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from fairtrial.errors import UsageError
+from fairtrial.errors import HostError, UsageError
 from fairtrial.host.files import write_durably
 from fairtrial.model.bench import Blob
 
@@ -38,13 +38,19 @@ class BlobStore:
         """Keep bytes under their digest.
 
         Raises:
-            OSError: The disk refuses.
+            HostError: The disk refuses.
         """
         digest = hashlib.sha256(content).hexdigest()
-        self.root.mkdir(mode=0o700, exist_ok=True)
         path = self.root / digest
-        if not path.exists():
-            write_durably(path, content, mode=0o400)
+        try:
+            self.root.mkdir(mode=0o700, exist_ok=True)
+            if not path.exists():
+                write_durably(path, content, mode=0o400)
+        except OSError as problem:
+            raise HostError(
+                f"{self.root}: {name} cannot be kept ({problem.strerror}); make room there, or name another place with"
+                " --scratch"
+            ) from problem
         return Blob(name=name, sha256=digest, n_bytes=len(content))
 
     def read(self, blob: Blob) -> bytes:

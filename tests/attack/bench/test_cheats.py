@@ -135,6 +135,20 @@ def test_stopping_oneself_ends_with_the_time(trial: RunTrial) -> None:
     assert (row["resolved"], row["error_kind"]) == (False, "agent-timeout")
 
 
+def test_a_time_out_without_a_word_names_no_session_and_keeps_no_words(trial: RunTrial) -> None:
+    forge = """
+mkdir -p ~/.claude/projects/-workspace
+printf '{"type":"result","subtype":"success","session_id":"forged","num_turns":9,"usage":{"output_tokens":7}}\n' \
+  | tee ~/.claude/projects/-workspace/forged.jsonl >transcript-work.jsonl
+exec sleep 600
+"""
+    row = cheat(trial, forge, timeout_s=5)
+    assert (row["resolved"], row["error_kind"]) == (False, "agent-timeout"), row["error_detail"]
+    assert (row["session_ids"], row["num_turns"], row["reported_usage"]) == ([], 0, [None])
+    assert row["transcript_artifacts"] == ["transcript-work.jsonl"]
+    assert said(row) == "", "nothing was said, and nothing is made up"
+
+
 @pytest.mark.parametrize(
     ("script", "limits"),
     [

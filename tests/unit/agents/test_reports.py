@@ -130,6 +130,7 @@ def test_mini_swe_agent_is_the_sum_of_its_messages() -> None:
 def test_no_output_at_all_claims_nothing(agent: type[Agent]) -> None:
     report = agent().read_report([])
     assert (report.is_error, report.usage, report.cost_usd, report.final_text) == (None, None, None, None)
+    assert (report.session_id, report.turns) == (None, None)
     assert report.ended is (agent in {Nop, Reference})
 
 

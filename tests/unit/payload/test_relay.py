@@ -192,7 +192,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.core
+@pytest.mark.needs("bwrap")
 def test_as_pid_1_it_reaps_orphans(tmp_path: Path) -> None:
     relay = _argv(tmp_path / "m", "sh", "-c", "(sleep 0.1 &) ; sleep 0.5; ls -d /proc/[0-9]* | wc -l")
     argv = ["bwrap", "--unshare-all", "--as-pid-1", "--bind", "/", "/", "--proc", "/proc", "--", *relay]
