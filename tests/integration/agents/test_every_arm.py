@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from fairtrial.config.yaml_text import read_yaml
+from fairtrial.config.read import read_yaml
 from fairtrial.host.files import remove_tree
 
 pytestmark = [
