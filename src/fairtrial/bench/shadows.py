@@ -6,8 +6,10 @@ name alone: the row would tell of a treatment that may never have been there.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
+from fairtrial.bench.trial import skill_places
 from fairtrial.errors import UsageError
 from fairtrial.host.git import git
 from fairtrial.model.bench import Arm, Task
@@ -21,25 +23,22 @@ def refuse_shadowed_skills(tasks: Sequence[Task], arms: Sequence[Arm], directori
     Args:
         tasks: The tasks.
         arms: The arms.
-        directories: Where each agent looks for skills below a tree, by the agent's name; None for nowhere.
+        directories: Where each agent looks for its user's skills, by the agent's name; None for nowhere.
 
     Raises:
         UsageError: There is one.
         HostError: git cannot read a repository.
     """
-    for task in tasks:
-        for arm in arms:
-            directory = directories[arm.agent]
-            if directory is None:
-                continue
-            for skill in arm.skills:
-                found = _in_tree(task, f"{directory}/{skill.name}")
-                if "SKILL.md" in found and found != {blob.name: blob.sha256 for blob in skill.files}:
-                    raise UsageError(
-                        f"task {task.id} has a skill {skill.name} of its own in its tree, {directory}/{skill.name},"
-                        f" which the agent of arm {arm.name} may load in place of the one that it is given: take it"
-                        " out of the tree (the task's `hidden`), place the other under another name, or not at all"
-                    )
+    given = [(arm, skill) for arm in arms for skill in arm.skills if directories[arm.agent] is not None]
+    for task, (arm, skill) in product(tasks, given):
+        for place in skill_places(directories[arm.agent]):
+            found = _in_tree(task, f"{place}/{skill.name}")
+            if "SKILL.md" in found and found != {blob.name: blob.sha256 for blob in skill.files}:
+                raise UsageError(
+                    f"task {task.id} has a skill {skill.name} of its own in its tree, {place}/{skill.name},"
+                    f" which the agent of arm {arm.name} may load in place of the one that it is given: take it"
+                    " out of the tree (the task's `hidden`), place the other under another name, or not at all"
+                )
 
 
 def _in_tree(task: Task, place: str) -> dict[str, str]:

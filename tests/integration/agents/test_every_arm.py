@@ -116,6 +116,7 @@ def sweep(root: Path, tasks: str, only: str, arms: tuple[str, ...], *more: objec
         *("--agent", "claude-code", "--model", MODEL, "--script", example / script, "--context", "ctags"),
         *("--timeout", 400, "--out", out, *more),
     )
+    assert done.returncode in {0, 1}, done.stderr  # 1: an incumbent that resolves nothing, as the reviewer in use
     found = {row["arm"]: row for row in map(json.loads, (out / "results.jsonl").read_text().splitlines())}
     assert found.keys() == set(arms), done.stderr
     trials = {arm: hashlib.sha256(row["key"].encode()).hexdigest()[:16] for arm, row in found.items()}

@@ -1,5 +1,6 @@
 """A skill in the tree that an agent may load in place of the one that its arm is given."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +81,13 @@ def test_a_skill_that_the_task_hides_is_not_in_the_tree(bind: Bind, arm: Arm) ->
     refuse_shadowed_skills([task], [arm], DIRECTORIES)
 
 
-def test_an_agent_that_looks_nowhere_in_a_tree_cannot_be_misled(bind: Bind, arm: Arm) -> None:
+def test_an_agent_that_looks_for_no_skills_cannot_be_misled(bind: Bind, arm: Arm) -> None:
     task = bind({".claude/skills/work/SKILL.md": "theirs\n"})
     refuse_shadowed_skills([task], [arm], {"bash-agent": None})
-    refuse_shadowed_skills([task], [arm], {"bash-agent": ".agents/skills"})
+
+
+@pytest.mark.parametrize("place", [".claude/skills", ".gemini/skills"])
+def test_the_agents_own_place_is_looked_at_and_the_one_that_many_share(place: str, bind: Bind, arm: Arm) -> None:
+    task = bind({f"{place}/work/SKILL.md": "theirs\n"})
+    with pytest.raises(UsageError, match=f"{re.escape(place)}/work, which"):
+        refuse_shadowed_skills([task], [arm], {"bash-agent": ".gemini/skills"})
