@@ -280,7 +280,7 @@ def test_no_other_arm_is_scored_as_a_review(trials: Mapping[str, Trial], arm: st
 def test_a_candidate_ran_with_its_overlay_and_its_incumbent_without(trials: Mapping[str, Trial], arm: str) -> None:
     candidate, incumbent = trials[arm], trials[arm.removeprefix("candidate_")]
     promotion = json.loads((candidate.directory.parents[2] / "promotion.json").read_text())
-    assert candidate.row["candidate_overlay_digest"] == promotion["candidate_overlay_digest"]
+    assert candidate.row["candidate_overlay_digest"] == promotion["binding"]["candidate_overlay_digest"]
     assert incumbent.row["candidate_overlay_digest"] is None
     assert {each["candidate_arm"]: each["decision"] for each in promotion["decisions"]}[arm] == "promote"
     ours, theirs = (each.row["skill_digests"] for each in (candidate, incumbent))
