@@ -282,7 +282,7 @@ def test_a_candidate_ran_with_its_overlay_and_its_incumbent_without(trials: Mapp
     promotion = json.loads((candidate.directory.parents[2] / "promotion.json").read_text())
     assert candidate.row["candidate_overlay_digest"] == promotion["binding"]["candidate_overlay_digest"]
     assert incumbent.row["candidate_overlay_digest"] is None
-    assert {each["candidate_arm"]: each["decision"] for each in promotion["decisions"]}[arm] == "promote"
+    assert {each["candidate_arm"]: each["decision"]["decision"] for each in promotion["decisions"]}[arm] == "promote"
     ours, theirs = (each.row["skill_digests"] for each in (candidate, incumbent))
     changed = "tally-review" if arm == "candidate_review" else "tally-work"
     assert {name for name in ours if ours[name] != theirs[name]} == {changed}
