@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairtrial.bench.plugin_files import PLUGIN_ROOT
-from fairtrial.gateway.ledger import WireRow
+from fairtrial.gateway.ledger import Ending, WireRow
 from fairtrial.model.bench import PluginFiles
 
 __all__ = ["is_from_plugin", "listed_offers", "loaded_skills_of", "markers_of", "plugin_seen"]
@@ -26,8 +26,12 @@ def markers_of(plugin: PluginFiles | None) -> tuple[str, ...]:
 
 
 def listed_offers(rows: Sequence[WireRow], plugin: PluginFiles) -> tuple[str, ...]:
-    """What of a plugin the model was told before it had said anything: in the first request of the main loop."""
-    first = next((row for row in rows if row.agent_claim is None and row.ask == "generate"), None)
+    """What of a plugin the model was told before it had said anything: in the first request of the main loop.
+
+    A request that the gateway refused told no model anything, and was not looked through.
+    """
+    told = (row for row in rows if row.ending is not Ending.REFUSED)
+    first = next((row for row in told if row.agent_claim is None and row.ask == "generate"), None)
     return () if first is None else tuple(each for each in plugin.offers if _listed(each) in first.markers)
 
 

@@ -1,7 +1,7 @@
 """What the wire shows of a plugin: listed in the first request of the main loop, loaded by the body of its skill."""
 
 from fairtrial.bench.plugin_use import is_from_plugin, listed_offers, loaded_skills_of, markers_of, plugin_seen
-from fairtrial.gateway.ledger import WireRow
+from fairtrial.gateway.ledger import Ending, WireRow
 from fairtrial.model.bench import PluginFiles
 
 PLUGIN = PluginFiles(
@@ -16,12 +16,20 @@ PLUGIN = PluginFiles(
 )
 
 
-def row_of(data: str, *, agent_claim: str | None = None) -> WireRow:
+def row_of(data: str, *, agent_claim: str | None = None, ending: Ending = Ending.ANSWERED) -> WireRow:
     """A request as the gateway records it: with the markers that stand in its bytes."""
     found = tuple(marker for marker in markers_of(PLUGIN) if marker in data)
     begun = "2026-01-01T00:00:00Z"
     return WireRow(
-        n=1, trial="t", begun_utc=begun, method="POST", path="/", markers=found, agent_claim=agent_claim, ask="generate"
+        n=1,
+        trial="t",
+        begun_utc=begun,
+        method="POST",
+        path="/",
+        markers=found,
+        agent_claim=agent_claim,
+        ask="generate",
+        ending=ending,
     )
 
 
@@ -33,6 +41,8 @@ def test_what_stands_in_the_list_of_the_first_request_of_the_main_loop_is_listed
     ]
     assert listed_offers(rows, PLUGIN) == ("p:work",), "a later request may hold what a tool printed"
     assert listed_offers([], PLUGIN) == ()
+    refused = row_of("", ending=Ending.REFUSED)
+    assert listed_offers([refused, *rows], PLUGIN) == ("p:work",), "what was refused told nobody anything"
 
 
 def test_a_skill_is_loaded_when_its_body_comes_from_the_plugins_directory() -> None:
