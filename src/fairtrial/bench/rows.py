@@ -19,6 +19,7 @@ from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
 from fairtrial.model.bench import PluginFiles
+from fairtrial.model.sandbox import SandboxState
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 from fairtrial.store.strict_json import encode_object
@@ -26,6 +27,7 @@ from fairtrial.store.strict_json import encode_object
 __all__ = [
     "Row",
     "context_fields",
+    "context_flags",
     "identity_of",
     "integrity_flags",
     "lost_row",
@@ -245,6 +247,19 @@ def context_fields(index: BuiltIndex | None, sessions: Sequence[Session]) -> Row
         },
         "context_sessions": [_context_session(session, index.context, offered) for session in sessions],
     }
+
+
+def context_flags(index: BuiltIndex | None, sessions: Sequence[Session]) -> list[str]:
+    """Phases in which the model was told of no tool of the arm's context, or whose server ended before the session."""
+    if index is None:
+        return []
+    flags: list[str] = []
+    for session in sessions:
+        if session.rows and not wire_tools(session.rows, index.context, index.server.tools).offered:
+            flags.append(f"{session.phase}: context was not there")
+        if session.tools is not None and session.tools.ended != SandboxState.STOPPED:
+            flags.append(f"{session.phase}: context ended early")
+    return flags
 
 
 def _context_session(session: Session, context: str, tools: Sequence[str]) -> Row:

@@ -27,7 +27,15 @@ from fairtrial.bench.review import (
     require_labels,
     review_fields,
 )
-from fairtrial.bench.rows import Row, context_fields, identity_of, integrity_flags, session_fields, void_row
+from fairtrial.bench.rows import (
+    Row,
+    context_fields,
+    context_flags,
+    identity_of,
+    integrity_flags,
+    session_fields,
+    void_row,
+)
 from fairtrial.bench.session import Session, SessionOrder, run_session
 from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_review, end_of_session, evidence_kind
 from fairtrial.errors import FairtrialError, HostError, IntegrityError, UsageError
@@ -144,7 +152,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "setup_layer_digest": prepared.setup_digest,
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
-        "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
+        "integrity_flags": [*integrity_flags(work.sessions), *context_flags(index, work.sessions), *work.flags],
         "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin, _skill_tools(agent.agent)),
         "plan_produced": work.artifacts.get("plan"),
     }

@@ -164,6 +164,12 @@ class Call:
         """The tool results in the last turn: what this request brings that the one before it did not."""
         return self.turns[-1].tool_results if self.turns else ()
 
+    @property
+    def new_texts(self) -> tuple[str, ...]:
+        """Their texts, and the text beside them: there, not in the result, Claude Code puts the body of a skill."""
+        results = self.new_results
+        return (*(each.text for each in results), self.turns[-1].text) if results else ()
+
 
 class ErrorKind(StrEnum):
     """What an error means; each dialect has its own word for it."""

@@ -126,8 +126,8 @@ class When:
     """A condition on the tool results that a request brings; every part that is given must hold.
 
     Attributes:
-        contains: A text that one of the results contains.
-        matches: A regular expression that is found in one of the results.
+        contains: A text that one of the results, or the text beside them, contains.
+        matches: A regular expression that is found in one of them.
         is_error: Whether the client marked one of the results as an error.
     """
 
@@ -140,12 +140,12 @@ class When:
 
     def holds(self, call: Call) -> bool:
         """Whether it holds for a request."""
-        results = call.new_results
-        if self.contains is not None and not any(self.contains in each.text for each in results):
+        texts = call.new_texts
+        if self.contains is not None and not any(self.contains in text for text in texts):
             return False
-        if self.matches is not None and not any(re.search(self.matches, each.text) for each in results):
+        if self.matches is not None and not any(re.search(self.matches, text) for text in texts):
             return False
-        return self.is_error is None or any(each.is_error is True for each in results) is self.is_error
+        return self.is_error is None or any(each.is_error is True for each in call.new_results) is self.is_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

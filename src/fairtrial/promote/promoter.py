@@ -94,10 +94,8 @@ def _problems_of_arms(inputs: BenchInputs, binding: Binding) -> Iterator[str]:
                 f" place of the skill layout; place {in_tree[0]} by --skill or in the arms file"
             )
             continue
-        for task in inputs.tasks:
-            yield from _problems_of_shadows(task, sorted(touched & placed), skills_directory, incumbent)
-            if in_tree:
-                yield from _problems_of_tree(task, binding, frozenset(in_tree))
+        for task in inputs.tasks if in_tree else ():
+            yield from _problems_of_tree(task, binding, frozenset(in_tree))
 
 
 def _touched(inputs: BenchInputs, incumbent: Arm) -> frozenset[str]:
@@ -133,16 +131,6 @@ def _committed(project: Path, commit: str, below: str) -> dict[str, str]:
         path: sha256_of(git(["cat-file", "blob", f"{commit}:./{path}"], cwd=project, keep_bytes=MAX_OVERLAY_BYTES + 1))
         for path in paths
     }
-
-
-def _problems_of_shadows(task: Task, placed: list[str], directory: str | None, incumbent: Arm) -> Iterator[str]:
-    """A skill of the same name in the tree would be loaded in place of the one that is placed."""
-    for skill in placed:
-        if directory is not None and _blob(task, f"{directory}/{skill}/SKILL.md") is not None:
-            yield (
-                f"task {task.id} has a skill {skill} of its own in its tree, which the agent of arm {incumbent.name}"
-                " may load in place of the placed one: place it under another name, or not at all"
-            )
 
 
 def _problems_of_tree(task: Task, binding: Binding, skills: frozenset[str]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from fairtrial.bench.index import find_context
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.review import require_same_kind
 from fairtrial.bench.rows import lost_row
+from fairtrial.bench.shadows import refuse_shadowed_skills
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
 from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.evidence.bench import Streaks
@@ -206,14 +207,14 @@ def open_inputs(
         skills_directories[name] = agent.skills_directory
         pinned[f"agent.{name}.version"] = probe.version or "unknown"
         pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
-    pinned |= _pin_contexts(arms)
+    refuse_shadowed_skills(tasks, arms, skills_directories)
     if (
         not is_check
         and any(arm.agent == REFERENCE for arm in arms)
         and (lacking := [t.id for t in tasks if t.reference is None or t.is_review])
     ):
         raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
-    pinned |= {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
+    pinned |= _pin_contexts(arms) | {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
     require_declared(
         {
             arm.name: [

@@ -168,6 +168,15 @@ def test_a_turn_may_depend_on_what_the_last_tool_result_said(name: str, script: 
         assert (found.fault.kind, found.fault.fault().parameter, found.fault.times) == (FaultKind.STATUS, 529, 1)
 
 
+def test_a_turn_may_depend_on_the_text_beside_the_last_tool_result(script: Script) -> None:
+    """Claude Code answers a call of Skill with "Launching skill", and says beside it what the skill holds."""
+    session = Session("anthropic-messages", script, "Please fix it. FAILED is no result.")
+    assert session.ask().reply.text == "Looking."
+    session.take(session.ask(), "Launching skill: mend")
+    session.history.append({"role": "user", "content": [{"type": "text", "text": "# Mending\n\n2 FAILED? Mend both."}]})
+    assert session.ask().reply.text == "Not yet."
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tool_may_have_another_name_in_another_dialect(name: str, script: Script) -> None:
     session = Session(name, script, "Please fix it.")
