@@ -13,11 +13,9 @@ class ProcessState(StrEnum):
     INPUT_FAILURE = "input-failure"
     TIMEOUT = "timeout"
     FORCED_KILL = "forced-kill"
-    OWNERSHIP_FAILURE = "ownership-failure"
     SPAWN_FAILURE = "spawn-failure"
     REAP_FAILURE = "reap-failure"
     CLEANUP_FAILURE = "cleanup-failure"
-    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

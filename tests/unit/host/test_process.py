@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.host import process
 from fairtrial.host.process import run
 from fairtrial.model.process import ProcessState
 
@@ -257,3 +258,24 @@ def test_an_ending_that_someone_else_collected_is_a_reap_failure(env: Env) -> No
         signal.signal(signal.SIGCHLD, previous)
     assert (result.state, result.returncode) == (ProcessState.REAP_FAILURE, None)
     assert result.peak_memory_reason == "the child was never reaped"
+
+
+FREEZER = Path("/sys/fs/cgroup/freezer")
+
+
+@pytest.mark.skipif(not os.access(FREEZER / "cgroup.procs", os.W_OK), reason="no freezer of version 1 that we may use")
+def test_what_outlives_its_kill_is_a_cleanup_failure(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen process takes no signal, like one that waits for a dead disk."""
+    monkeypatch.setattr(process, "KILL_WAIT_S", 0.2)
+    group = FREEZER / f"fairtrial-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        script = f"sleep 9 & echo $! >{group}/cgroup.procs && echo FROZEN >{group}/freezer.state"
+        result = run(["sh", "-c", script], env=env, timeout_s=10)
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        while (group / "cgroup.procs").read_text():
+            os.sched_yield()
+        group.rmdir()
+    assert (result.state, result.returncode, result.ok) == (ProcessState.CLEANUP_FAILURE, 0, False)
+    assert "still alive 0.2 s after KILL" in result.detail
