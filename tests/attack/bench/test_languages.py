@@ -183,7 +183,7 @@ def solve(trial: RunTrial, world: Path) -> RunTrial:
     return run
 
 
-@pytest.mark.parametrize("runner", map(tried, LANGUAGES))
+@pytest.mark.parametrize("runner", [tried(runner) for runner in LANGUAGES])
 def test_honest_work_passes(solve: RunTrial, runner: str) -> None:
     row = solve(LANGUAGES[runner], LANGUAGES[runner].solved)
     assert (row["resolved"], row["error_kind"]) == (True, None), row["error_detail"]
