@@ -25,7 +25,7 @@ from fairtrial.loop.verdict_row import (
     wire_fields,
 )
 from fairtrial.loop.work import NO_WIRE, Meter, edit_step, forward_ledger, notes, payload, step_row, traffic
-from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport
+from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport, Truth
 from fairtrial.model.process import ProcessResult, ProcessState
 
 __all__ = ["CaseResult", "play_case"]
@@ -33,6 +33,9 @@ __all__ = ["CaseResult", "play_case"]
 DRAIN_S: Final = 30.0
 HUNG_S: Final = 3.0
 QUIET_S: Final = 1.0  # longer than a busy machine keeps a client from its next write
+LANDING_S: Final = 2.0
+LOOK_S: Final = 0.2
+READINGS: Final = 3
 RIVAL_LINE: Final = "- another writer was here first"
 NOT_NEEDED: Final = "nothing to recover from"
 NO_SERVER_FAULT: Final = "this tool's server has no such fault"
@@ -219,7 +222,9 @@ def _publish(
     if prepared.sabotage is not None:
         stage.prepare(prepared.sabotage.disarm)
     revived = stage.revive_server()
-    truth = stage.subject.read_truth(stage.probe, prepared.place, NOTES, stage.spec.loop.transport)
+    if case.client_end is not ClientEnd.ITS_OWN:
+        _await_landing(stage, case, prepared)
+    truth = _read_settled(stage, prepared)
     return Published(
         result=results[-1],
         head_at_exit=head_at_exit,
@@ -230,6 +235,24 @@ def _publish(
         truth=truth,
         elapsed_ms=(time.perf_counter() - begun_s) * 1000,
     )
+
+
+def _await_landing(stage: Stage, case: FaultCase, prepared: Prepared) -> None:
+    """Give the server time for a request whose client is gone: no connection tells any more when it has done it."""
+    deadline_s = time.monotonic() + LANDING_S
+    while stage.server_head(case.name) != prepared.expected.head and time.monotonic() < deadline_s:
+        time.sleep(LOOK_S)
+
+
+def _read_settled(stage: Stage, prepared: Prepared) -> Truth:
+    """Read everything back; where one reading names another head than the next, look again: the store was moving."""
+    place, transport = prepared.place, stage.spec.loop.transport
+    truth = stage.subject.read_truth(stage.probe, place, NOTES, transport)
+    for _ in range(READINGS - 1):
+        if len({reading.head for reading in truth.readings}) == 1:
+            break
+        truth = stage.subject.read_truth(stage.probe, place, NOTES, transport)
+    return truth
 
 
 def _publication_on(stage: Stage) -> str:

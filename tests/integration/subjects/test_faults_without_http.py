@@ -1,12 +1,15 @@
 """Publication under fault where no request can be read: a store's own failures, TCP cuts, a stand-in for ssh."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fairtrial.loop.trial import run_loop_trial
-from fairtrial.model.loop import Transport
+from fairtrial.model.loop import Place, Transport, Truth, Variant
+from fairtrial.protocols import RunProbe
+from fairtrial.subjects.git import Git
 
 pytestmark = [pytest.mark.xdist_group("measurement"), pytest.mark.timeout(600)]
 
@@ -110,6 +113,40 @@ def test_a_connection_that_ssh_loses_is_told_by_the_stand_in(make_trial: MakeTri
         assert row["valid"], row["invalid_reason"]
         assert (row["delivery"], row["server_truth"]) == (delivery, truth), row
         assert row["retry_safe"], row["retry_failures"]
+
+
+KILLED = "stream_client_killed"
+
+
+class SlowToLand(Git):
+    """A git whose store seems to get a push a while after the client's end, and first in one of two readings."""
+
+    def __init__(self, variant: Variant) -> None:
+        super().__init__(variant)
+        self.n_looks = 0
+        self.n_readings = 0
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        self.n_looks += KILLED in place.branch
+        return None if KILLED in place.branch and self.n_looks < 4 else super().store_head(run, place)
+
+    def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
+        self.n_readings += KILLED in place.branch
+        truth = super().read_truth(run, place, path, transport)
+        first, *others = truth.readings
+        if KILLED in place.branch and self.n_readings == 1:
+            first = replace(first, head=None, content=None)
+        return replace(truth, readings=(first, *others))
+
+
+@pytest.mark.needs("git")
+def test_a_push_that_is_landing_while_the_store_is_read_is_read_again(make_trial: MakeTrial) -> None:
+    spec, _ = make_trial("git", Transport.NATIVE, "publication_under_fault_v1", faults=(KILLED,))
+    subject = SlowToLand(spec.loop.variant)
+    row = next(row for row in run_loop_trial(spec, subject).rows if row.get("fault_case") == KILLED)
+    assert row["valid"], row["invalid_reason"]
+    assert (row["server_head_at_exit"], row["server_truth"], row["verdict"]) == (None, "durable_late", "late_apply")
+    assert subject.n_looks >= 4
 
 
 LATER = {
