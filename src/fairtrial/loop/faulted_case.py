@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fairtrial.evidence.publication import Delivery, ServerTruth, Verdict, decide_verdict
+from fairtrial.evidence.publication import Delivery, Verdict, decide_verdict
 from fairtrial.loop.fault_cases import ClientEnd, FaultCase
 from fairtrial.loop.observe import OnTheWire, read_delivery, server_truth
 from fairtrial.loop.recovery import Recovery, free_row, recover
@@ -13,6 +13,7 @@ from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.seed import NOTES
 from fairtrial.loop.stage import STEP_LIMIT_S, Stage
 from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.loop.validity import DRAIN_S, landed_unseen, why_invalid
 from fairtrial.loop.verdict_row import (
     Prepared,
     Published,
@@ -30,7 +31,6 @@ from fairtrial.model.process import ProcessResult, ProcessState
 
 __all__ = ["CaseResult", "play_case"]
 
-DRAIN_S: Final = 30.0
 HUNG_S: Final = 3.0
 QUIET_S: Final = 1.0  # longer than a busy machine keeps a client from its next write
 LANDING_S: Final = 2.0
@@ -90,7 +90,7 @@ def play_case(
         seen = published.ledger.requests[published.requests_from :]
         wire = read_delivery(seen, _publication_on(stage), n_usual=n_usual)
     truth, failures = server_truth(prepared.expected, published.head_at_exit, published.truth)
-    problem = _why_invalid(case, prepared, published, wire, truth)
+    problem = why_invalid(case, prepared, published, wire, truth)
     claim = stage.subject.claim(published.result)
     verdict = None
     if not problem and truth is not None:
@@ -99,7 +99,12 @@ def play_case(
     with meter.running():
         recovery = _recover(stage, builder, rows, case, prepared, verdict)
     mended = _mend(stage, prepared, recovery)
-    again, final = _retry(stage, case.name, prepared, holds_alone=recovery.recovered is not False or mended is not None)
+    found = stage.server_head(case.name)
+    late = "" if problem else landed_unseen(truth, prepared.expected.head, found, n_publishes=recovery.n_publishes)
+    if late:
+        problem, verdict = late, None
+    alone = recovery.recovered is not False or mended is not None
+    again, final = _retry(stage, case.name, prepared, before=found, holds_alone=alone)
     row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
     row |= case_fields(stage, case) | {
         "valid": not problem,
@@ -302,31 +307,6 @@ def _hangs(stage: Stage) -> Callable[[], bool]:
     return hung
 
 
-def _why_invalid(
-    case: FaultCase, prepared: Prepared, published: Published, wire: OnTheWire | None, truth: ServerTruth | None
-) -> str:
-    """Why the row is no evidence; "" when it is."""
-    ledger, mark = published.ledger, None if prepared.sabotage is None else prepared.sabotage.mark
-    if truth is None:
-        return "no head could be read before the publication"
-    if published.drained is False:
-        return f"something was still in flight after {DRAIN_S:g} s"
-    if ledger is not None and not ledger.faults_as_planned:
-        reports = ", ".join(f"{r.fault.kind}: matched {r.n_matched}, fired {r.n_fired}" for r in ledger.faults)
-        return f"the fault did not fire as planned ({reports})"
-    if mark is not None and not mark.exists():
-        return "the server's fault did not fire"
-    if prepared.sabotage is not None and mark is None and (wire is None or wire.delivery is not Delivery.COMPLETE):
-        return "the refused request never reached the server"
-    if case.client_end is ClientEnd.KILLED and not published.result.forced_kill:
-        return "the client ended before it could be killed"
-    if case.client_end is ClientEnd.TIME_LIMIT and not published.result.timed_out:
-        return "the client ended before its limit"
-    if case.rival and prepared.rival is None:
-        return "the other writer's head could not be read"
-    return ""
-
-
 def _recover(
     stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase, prepared: Prepared, verdict: Verdict | None
 ) -> Recovery:
@@ -345,17 +325,19 @@ def _mend(stage: Stage, prepared: Prepared, recovery: Recovery) -> list[str] | N
     return [stage.shown_line(step.argv) for step in repair] or None
 
 
-def _retry(stage: Stage, case: str, prepared: Prepared, *, holds_alone: bool) -> tuple[Row, bool | None]:
+def _retry(
+    stage: Stage, case: str, prepared: Prepared, *, before: str | None, holds_alone: bool
+) -> tuple[Row, bool | None]:
     """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good.
 
     Args:
         stage: Where.
         case: Its name.
         prepared: What was published.
+        before: The branch's head in the store until then.
         holds_alone: Nothing more was to be expected of the recovery before it.
     """
     place, subject = prepared.place, stage.subject
-    before = stage.server_head(case)
     for step in subject.steps(Motion.PUBLISH, Manner.PLAIN, place):
         stage.probe(step.argv, cwd=step.cwd)
     truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)

@@ -55,15 +55,13 @@ class RowBuilder:
     def of(cls, spec: TrialSpec, scenario: Scenario) -> "RowBuilder":
         """The builder of one attempt's rows."""
         task = spec.loop
-        remote = scenario.remote or RemoteWords(
-            track=TRACKS[task.transport], transport=task.transport.value, server=SERVERS[task.transport]
-        )
+        remote = scenario.remote or RemoteWords(transport=task.transport.value, server=SERVERS[task.transport])
         filesystem = filesystem_of(Path(spec.scratch))
         identity = {
             "schema": LOOP_ROW,
             **spec.metadata,
             "profile": scenario.profile,
-            "benchmark_track": remote.track,
+            "benchmark_track": scenario.track or TRACKS[task.transport],
             "git_remote_mode": "hosted" if task.transport is Transport.HOSTED else "local",
             "subject": task.variant.name,
             "subject_kind": task.subject_kind,

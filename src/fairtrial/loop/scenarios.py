@@ -12,6 +12,8 @@ __all__ = ["SCENARIOS", "scenario_digest"]
 NO_REVIEW: Final = "a local server has no review to hand over to"
 PARALLEL_TASKS: Final = tuple(f"task{n}" for n in range(8))
 LOOPBACK: Final = "127.0.0.1"
+TASK_LOOP: Final = "task-loop"
+FAILURE_EVIDENCE: Final = "failure-evidence"
 NO_CI: Final = "a local remote has no continuous integration to observe"
 
 
@@ -66,7 +68,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         Scenario(
             name="task_loop",
             stem="task_loop",
-            profile="task-loop",
+            profile=TASK_LOOP,
             phases=("task", "followup"),
             shared_base=True,
             setup=Setup.UNTIMED,
@@ -75,7 +77,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         Scenario(
             name="agent_task_baseline_v1",
             stem="agent_task",
-            profile="task-loop",
+            profile=TASK_LOOP,
             phases=("cold", "warm"),
             shared_base=False,
             setup=Setup.ROWS,
@@ -92,7 +94,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         Scenario(
             name="agent_task_oak_local_v1",
             stem="agent_task_oak_local",
-            profile="task-loop",
+            profile=TASK_LOOP,
             phases=("cold", "followup"),
             shared_base=False,
             setup=Setup.ROWS,
@@ -101,23 +103,25 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             subject_kinds=frozenset({"oak"}),
             skip_text="it is oak's own baseline, against its own server",
             play=Play.OAK_LOCAL,
-            remote=RemoteWords(track="oak-local-loopback", transport="loopback_http", server=LOOPBACK),
+            remote=RemoteWords(transport="loopback_http", server=LOOPBACK),
+            track="oak-local-loopback",
         ),
         Scenario(
             name="publication_under_fault_v1",
             stem="publication_under_fault",
-            profile="failure-evidence",
+            profile=TASK_LOOP,
             phases=("seed",),
             shared_base=False,
             setup=Setup.UNTIMED,
             operations=(),
             transports=frozenset(Transport),
             play=Play.FAULTS,
+            track=FAILURE_EVIDENCE,
         ),
         Scenario(
             name="parallel_tasks_v1",
             stem="parallel_tasks",
-            profile="task-loop",
+            profile=TASK_LOOP,
             phases=PARALLEL_TASKS,
             shared_base=True,
             setup=Setup.UNTIMED,
@@ -128,7 +132,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         Scenario(
             name="interrupted_publication_after_request_v1",
             stem="interrupted_publication",
-            profile="task-loop",
+            profile=TASK_LOOP,
             phases=("publication",),
             shared_base=False,
             setup=Setup.ROWS,
@@ -137,7 +141,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             subject_kinds=frozenset({"oak"}),
             skip_text="the fixture speaks oak's protocol",
             play=Play.INTERRUPTED,
-            remote=RemoteWords(track="failure-evidence", transport="loopback_fault_fixture", server=LOOPBACK),
+            remote=RemoteWords(transport="loopback_fault_fixture", server=LOOPBACK),
+            track=FAILURE_EVIDENCE,
         ),
     )
 }

@@ -111,12 +111,10 @@ class RemoteWords:
     """What rows say of a remote.
 
     Attributes:
-        track: `benchmark_track`.
         transport: `remote_transport`.
         server: `remote_server`.
     """
 
-    track: str
     transport: str
     server: str
 
@@ -139,6 +137,7 @@ class Scenario:
         skip_text: What the skip row says to a subject kind that it is not defined for.
         play: How it is played.
         remote: What its rows say of the remote, where that is not what the transport says.
+        track: Their `benchmark_track`, likewise.
     """
 
     name: str
@@ -153,6 +152,7 @@ class Scenario:
     skip_text: str = ""
     play: Play = Play.TASKS
     remote: RemoteWords | None = None
+    track: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from fairtrial.loop import faulted_case
 from fairtrial.loop.trial import run_loop_trial
-from fairtrial.model.loop import Place, Transport, Truth, Variant
+from fairtrial.model.loop import Place, Step, Transport, Truth, Variant
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.git import Git
 
@@ -147,6 +148,40 @@ def test_a_push_that_is_landing_while_the_store_is_read_is_read_again(make_trial
     assert row["valid"], row["invalid_reason"]
     assert (row["server_head_at_exit"], row["server_truth"], row["verdict"]) == (None, "durable_late", "late_apply")
     assert subject.n_looks >= 4
+
+
+class LandsUnseen(Git):
+    """A git whose store seems to get a push only when the client asks what became of it."""
+
+    def __init__(self, variant: Variant) -> None:
+        super().__init__(variant)
+        self.landed = False
+
+    def reconcile(self, place: Place) -> tuple[Step, ...]:
+        self.landed = KILLED in place.branch
+        return super().reconcile(place)
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        return None if KILLED in place.branch and not self.landed else super().store_head(run, place)
+
+    def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
+        truth = super().read_truth(run, place, path, transport)
+        readings = tuple(replace(each, head=None, content=None) for each in truth.readings)
+        return truth if self.landed or KILLED not in place.branch else replace(truth, readings=readings)
+
+
+@pytest.mark.needs("git")
+def test_a_push_that_lands_after_the_store_was_read_is_no_evidence(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faulted_case, "LANDING_S", 0.0)
+    spec, _ = make_trial("git", Transport.NATIVE, "publication_under_fault_v1", faults=(KILLED,))
+    rows = list(run_loop_trial(spec, LandsUnseen(spec.loop.variant)).rows)
+    row = next(row for row in rows if row.get("fault_case") == KILLED)
+    assert (row["server_truth"], row["verdict"], row["valid"], row["returncode"]) == ("absent", None, False, 1)
+    assert "landed after the store had been read" in row["invalid_reason"]
+    assert (row["recovered"], row["recovery_publishes"], row["retry_safe"]) == (True, 0, True)
+    assert (rows[-1]["returncode"], rows[-1]["invalid_cases"]) == (1, [KILLED])
 
 
 LATER = {
