@@ -22,7 +22,7 @@ Print = Callable[..., dict[str, Any]]
 PAGE = "commands.md"
 BY_NAME = {"medians", "counts"}
 """Objects whose keys are names, not fields."""
-ONLY_AT_THE_END = {"results", "seal", "exit_code"}
+ONLY_AT_THE_END = {"results", "workspaces", "seal", "exit_code"}
 ONLY_WHEN_ASKED = {"rejudged"}
 on_the_sweep = [pytest.mark.needs("git"), pytest.mark.xdist_group("measurement"), pytest.mark.timeout(900)]
 

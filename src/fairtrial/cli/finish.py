@@ -47,7 +47,8 @@ def _tell(begun: Begun, report: Report, code: int, *, as_json: bool) -> int:
     where = str(begun.results.root)
     promotion = read_promotion(begun.results) if begun.results.promotion_json.exists() else None
     if as_json:
-        ending: dict[str, object] = {"results": where, "seal": begun.seal, "exit_code": code}
+        kept = None if begun.scratch is None else str(begun.scratch)
+        ending: dict[str, object] = {"results": where, "workspaces": kept, "seal": begun.seal, "exit_code": code}
         if promotion is not None:
             ending["promotion"] = describe_promotion(promotion)
         print_json(report.as_json(sealed=begun.seal is not None) | ending)

@@ -7,7 +7,7 @@ from typing import Final
 
 from fairtrial.evidence.publication import Delivery, Verdict, decide_verdict
 from fairtrial.loop.fault_cases import ClientEnd, FaultCase
-from fairtrial.loop.observe import OnTheWire, read_delivery, server_truth
+from fairtrial.loop.observe import read_delivery, server_truth
 from fairtrial.loop.recovery import Recovery, free_row, recover
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.seed import NOTES

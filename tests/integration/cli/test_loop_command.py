@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
+
 pytestmark = [pytest.mark.needs("git"), pytest.mark.xdist_group("measurement"), pytest.mark.timeout(400)]
 
 
@@ -180,6 +182,29 @@ def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path: Path) -> None:
     done = fairtrial("loop", "--runs", 2, "--dry-run", "--json", cwd=tmp_path)
     assert [entry["plan_index"] for entry in json.loads(done.stdout)["plan"]] == [0, 1, 2, 3]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_kept_workspaces_are_named_and_output_that_is_not_admitted_costs_nothing(tmp_path: Path) -> None:
+    scratch, out = tmp_path / "s", tmp_path / "r"
+    scratch.mkdir()
+    asked = ["--keep-workspaces", "--scratch", scratch, "--admitted-output-characters", 0]
+    done = fairtrial("loop", "--runs", 1, *asked, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    kept = Path(json.loads(done.stdout)["workspaces"])
+    assert kept.parent == scratch
+    assert [*kept.rglob("task-notes.md")]
+    steps = [row for row in rows_of(out) if row["step_kind"] == "vcs"]
+    assert {row["admitted_output_characters"] for row in steps} == {0}
+    assert any(row["output_characters"] for row in steps)
+
+
+def test_a_sweep_that_will_not_wait_names_who_is_measuring(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    with acquire_lock(HOST_LOCK_PATH, wait_s=300, on_wait=lambda _: None):
+        done = fairtrial("loop", "--runs", 1, "--lock-wait", 0, "--out", out)
+    assert done.returncode == 3, done.stderr
+    assert f"still locked by pid {os.getpid()} " in done.stderr
+    assert not [*out.glob("trials/*")]
 
 
 def test_a_credential_variable_reaches_the_client_of_a_hosted_remote_and_no_record(

@@ -23,7 +23,15 @@ from fairtrial.subjects.git import Git
 
 pytestmark = [pytest.mark.xdist_group("measurement"), pytest.mark.timeout(600)]
 
-SERVERS = {"hg": "serve", "fossil": "server"}
+SERVERS = [
+    pytest.param(name, transport, word, marks=pytest.mark.needs(*{name, "git"}), id=f"{name}-{transport}")
+    for name, transport, word in (
+        ("hg", "http", "serve"),
+        ("fossil", "http", "server"),
+        ("git", "native", "daemon"),
+        ("oak", "http", "serve"),
+    )
+]
 
 
 def sweep(*arguments: str) -> list[str]:
@@ -50,15 +58,15 @@ def processes_that_name(path: Path) -> dict[int, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs(name, "git")) for name in SERVERS])
-def test_a_tools_server_dies_with_a_sweep_that_is_killed(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "transport", "word"), SERVERS)
+def test_a_tools_server_dies_with_a_sweep_that_is_killed(name: str, transport: str, word: str, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     where = ["--out", str(tmp_path / "r"), "--scratch", str(scratch)]
-    command = sweep("--subjects", name, "--transport", "http", "--runs", "50", *where)
+    command = sweep("--subjects", name, "--transport", transport, "--runs", "50", *where)
     live = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: any(SERVERS[name] in words for words in processes_that_name(scratch).values()), live)
+        wait_until(lambda: any(word in words for words in processes_that_name(scratch).values()), live)
     finally:
         live.send_signal(signal.SIGKILL)
         live.communicate()

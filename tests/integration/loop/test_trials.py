@@ -127,18 +127,6 @@ def test_the_transcript_holds_every_command_that_was_run(make_spec: Callable[...
         assert lines[row["transcript_line"]]["role"] == "step"
 
 
-def test_neither_user_nor_repository_configuration_reaches_the_subject(
-    make_spec: Callable[..., object], git_variant: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "config"
-    config.write_text("[alias]\n\tswitch = !false\n[user]\n\tname = Somebody Else\n[core]\n\tpager = false\n")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    monkeypatch.setenv("GIT_DIR", "/nonexistent")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    record = run_loop_trial(make_spec("task_loop"), Git(git_variant))
-    assert record.rows[-1]["returncode"] == 0
-
-
 def test_a_hosted_remote_keeps_nothing_and_main_is_never_touched(
     make_spec: Callable[..., object], git_variant: object, tmp_path: Path
 ) -> None:

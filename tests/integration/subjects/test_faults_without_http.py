@@ -22,6 +22,7 @@ KILLS = {
     "server_killed_after": "durable",
     "server_killed_at_report": "durable",
 }
+REFUSED_BY_STORE = "server_refuses"
 STREAM = {
     "stream_reply_lost": ("complete", "durable"),
     "stream_cut": ("partial", "absent"),
@@ -32,6 +33,9 @@ SSH = {
     "ssh_cut": ("partial", "absent"),
     "ssh_reset": ("not_sent", "absent"),
 }
+# Of git alone: what they do to a connection is the instrument's doing, and that is the same for every tool.
+STREAM_OF_GIT = {"stream_reply_reset": ("complete", "durable"), "stream_delayed": ("complete", "durable")}
+SSH_OF_GIT = {"ssh_delayed": ("complete", "durable")}
 OVER_TCP = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil", "oak")]
 
 
@@ -93,8 +97,9 @@ def test_fossil_claims_success_when_its_server_is_killed(make_trial: MakeTrial, 
 
 @pytest.mark.parametrize("name", OVER_TCP)
 def test_a_cut_of_the_tools_own_protocol_is_told_by_the_forwarder(make_trial: MakeTrial, name: str) -> None:
-    _, found = play(make_trial, name, Transport.NATIVE, *STREAM)
-    for case, (delivery, truth) in STREAM.items():
+    cases = STREAM | (STREAM_OF_GIT if name == "git" else {})
+    _, found = play(make_trial, name, Transport.NATIVE, *cases)
+    for case, (delivery, truth) in cases.items():
         row = found[case]
         assert row["valid"], row["invalid_reason"]
         replayed = row["delivery"] == "replayed"  # hg sends again when a connection that it reuses has died
@@ -108,15 +113,42 @@ def test_a_cut_of_the_tools_own_protocol_is_told_by_the_forwarder(make_trial: Ma
     "name", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil")]
 )
 def test_a_connection_that_ssh_loses_is_told_by_the_stand_in(make_trial: MakeTrial, name: str) -> None:
-    _, found = play(make_trial, name, Transport.SSH, *SSH)
-    for case, (delivery, truth) in SSH.items():
+    cases = SSH | (SSH_OF_GIT if name == "git" else {})
+    _, found = play(make_trial, name, Transport.SSH, *cases)
+    for case, (delivery, truth) in cases.items():
         row = found[case]
         assert row["valid"], row["invalid_reason"]
         assert (row["delivery"], row["server_truth"]) == (delivery, truth), row
         assert row["retry_safe"], row["retry_failures"]
 
 
-KILLED = "stream_client_killed"
+ELSEWHERE = [
+    *(
+        pytest.param(name, Transport.FILE, marks=pytest.mark.needs(*needs), id=f"{name}-file")
+        for name, needs in (("hg", ("hg",)), ("fossil", ("fossil",)), ("jj", ("jj", "git")))
+    ),
+    pytest.param("jj", Transport.NATIVE, marks=pytest.mark.needs("jj", "git"), id="jj-native"),
+]
+
+
+@pytest.mark.parametrize(("name", "transport"), ELSEWHERE)
+def test_a_store_that_refuses_leaves_nothing_and_the_work_can_be_sent_again(
+    make_trial: MakeTrial, name: str, transport: Transport
+) -> None:
+    cases = [REFUSED_BY_STORE, *(STREAM if transport is Transport.NATIVE else ())]
+    total, found = play(make_trial, name, transport, *cases)
+    assert found["control"]["verdict"] == "true_success"
+    assert (REFUSED_BY_STORE in found) is (name != "fossil")  # there is no login that could be refused
+    for case, row in found.items():
+        assert row["valid"], (case, row["invalid_reason"])
+        assert row["server_truth"] == (STREAM | {REFUSED_BY_STORE: ("", "absent"), "control": ("", "durable")})[case][1]
+        assert (row["delivery"] is None) is (transport is Transport.FILE)
+        assert row["local_work_preserved"]
+        assert row["retry_safe"], (case, row["retry_failures"])
+    assert (total["network_bytes"] is None) is (transport is Transport.FILE)
+
+
+KILLED, STALLED = "stream_client_killed", "stream_stalled"
 
 
 class SlowToLand(Git):
@@ -197,8 +229,8 @@ LATER = {
 
 @pytest.mark.parametrize("name", OVER_TCP)
 def test_over_a_tools_own_protocol_a_killed_clients_push_lands_later_or_never(make_trial: MakeTrial, name: str) -> None:
-    _, found = play(make_trial, name, Transport.NATIVE, "stream_client_killed", "stream_stalled")
-    killed, stalled = found["stream_client_killed"], found["stream_stalled"]
+    _, found = play(make_trial, name, Transport.NATIVE, KILLED, STALLED)
+    killed, stalled = found[KILLED], found[STALLED]
     assert killed["valid"], killed["invalid_reason"]
     assert (killed["client_claim"], killed["client_killed"], killed["delivery"]) == ("none", True, "complete")
     assert killed["server_head_at_exit"] is None

@@ -16,13 +16,26 @@ NAMES = ("git", "hg", "fossil", "oak", "jj")
 SUBJECTS = [pytest.param(name, marks=pytest.mark.needs(*({name, "git"} if name == "jj" else {name}))) for name in NAMES]
 
 
-def play(make_trial: MakeTrial, name: str, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as the fixture takes them
-    return list(run_loop_trial(*make_trial(name, Transport.HTTP, "parallel_tasks_v1", **options)).rows)
+CELLS = [
+    *(pytest.param(*each.values, Transport.HTTP, marks=each.marks, id=f"{each.values[0]}-http") for each in SUBJECTS),
+    pytest.param("git", Transport.FILE, marks=pytest.mark.needs("git"), id="git-file"),
+]
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_no_update_that_was_claimed_is_lost_and_every_refusal_is_named(make_trial: MakeTrial, name: str) -> None:
-    rows = play(make_trial, name)
+def play(
+    make_trial: MakeTrial,
+    name: str,
+    transport: Transport = Transport.HTTP,
+    **options: Any,  # noqa: ANN401 - as the fixture takes them
+) -> list[dict[str, Any]]:
+    return list(run_loop_trial(*make_trial(name, transport, "parallel_tasks_v1", **options)).rows)
+
+
+@pytest.mark.parametrize(("name", "transport"), CELLS)
+def test_no_update_that_was_claimed_is_lost_and_every_refusal_is_named(
+    make_trial: MakeTrial, name: str, transport: Transport
+) -> None:
+    rows = play(make_trial, name, transport)
     total = rows[-1]
     assert total["returncode"] == 0, total
     assert (total["lost_updates"], total["n_tasks"], total["server_integrity"]) == (0, 8, True)

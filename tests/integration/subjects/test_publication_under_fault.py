@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.subjects import test_faults_without_http as without_http
 
+from fairtrial.loop.fault_cases import FAULT_CASES
 from fairtrial.loop.trial import run_loop_trial
 from fairtrial.model.loop import Transport
 from fairtrial.protocols import Subject
@@ -35,6 +37,23 @@ FACTS = {
     "server_refuses": ("complete", "absent"),
     "rival_first": (None, "other_head"),
 }
+# What only git is put through: delivery, truth (None: it follows from whether the tool sends again), faults that fire.
+FACTS_OF_GIT = {
+    "control_fresh": ("complete", "durable", 0),
+    "every_reply_lost": (None, "durable", None),
+    "reply_reset": (None, "durable", 1),
+    "reply_cut": ("complete", "durable", 1),
+    "request_lost": (None, None, 1),
+    "request_cut": (None, None, 1),
+    "request_reset": (None, None, 1),
+    "status_500": ("not_sent", "absent", 1),
+    "status_503": ("not_sent", "absent", 1),
+    "first_reply_lost": (None, None, 1),
+    "request_delayed": ("complete", "durable", 1),
+    "request_throttled": ("complete", "durable", 1),
+    "rival_forced_over_reply_lost": (None, "durable", 1),
+}
+STALLED, FORCED = "reply_stalled", "rival_forced_over"
 # Measured: exit status, claim, verdict.
 KNOWN = {
     ("git", "git version 2.39.5, libcurl 7.88"): {
@@ -45,6 +64,19 @@ KNOWN = {
         "client_killed": (-9, "none", "late_apply"),
         "server_refuses": (1, "rejected", "true_rejection"),
         "rival_first": (1, "rejected", "true_rejection"),
+        "control_fresh": (0, "published", "true_success"),
+        "every_reply_lost": (1, "unreported", "unreported_but_durable"),
+        "reply_reset": (1, "rejected", "false_failure"),
+        "reply_cut": (1, "unreported", "unreported_but_durable"),
+        "request_lost": (0, "published", "silent_recovery"),
+        "request_cut": (0, "published", "silent_recovery"),
+        "request_reset": (0, "published", "silent_recovery"),
+        "status_500": (1, "unreported", "unreported_failure_true"),
+        "status_503": (1, "unreported", "unreported_failure_true"),
+        "first_reply_lost": (128, "rejected", "true_rejection"),
+        "request_delayed": (0, "published", "true_success"),
+        "request_throttled": (0, "published", "true_success"),
+        "rival_forced_over_reply_lost": (1, "rejected", "false_failure"),
     },
     ("hg", "Mercurial Distributed SCM (version 6.3.2)"): {
         "control": (0, "published", "true_success"),
@@ -114,13 +146,49 @@ def test_claim_wire_and_server_are_three_facts_and_recovery_is_really_done(make_
         assert row["retry_safe"], (case, row["retry_failures"])
         assert row["recovered"] in {None, case != "rival_first"}, (case, row["recovery_reason"])
         assert (row["recovery_calls"] == 0) is (row["recovered"] is None), case
+    assert_told_as_known(name, subject, found)
+
+
+def assert_told_as_known(name: str, subject: Subject, found: dict[str, Row]) -> None:
+    """What a version that was measured says; another one may say what it likes."""
     probe = subject.probe()
     word, detail = BESIDE.get(name, ("", ""))
     version = f"{probe.version}{word}{probe.details.get(detail, '')}"
     known = next((facts for (who, what), facts in KNOWN.items() if who == name and version.startswith(what)), {})
-    for case, told in known.items():
+    for case in known.keys() & found.keys():
         row = found[case]
-        assert (row["client_returncode"], row["client_claim"], row["verdict"]) == told, (case, row["client_said"])
+        said = (row["client_returncode"], row["client_claim"], row["verdict"])
+        assert said == known[case], (case, row["client_said"])
+
+
+@pytest.mark.needs("git")
+def test_what_is_done_to_a_connection_is_done_as_planned_and_told_by_the_wire(make_trial: MakeTrial) -> None:
+    subject, rows = play(make_trial, "git", *FACTS_OF_GIT)
+    found = verdicts(rows)
+    assert (rows[-1]["returncode"], rows[-1]["invalid_cases"]) == (0, []), rows[-1]
+    assert set(found) == {"control", *FACTS_OF_GIT}
+    assert {(row["profile"], row["benchmark_track"]) for row in rows} == {("task-loop", "failure-evidence")}
+    for case, (delivery, truth, n_fired) in FACTS_OF_GIT.items():
+        row = found[case]
+        assert row["valid"], (case, row["invalid_reason"])
+        assert delivery in {None, row["delivery"]}, (case, row)
+        assert row["server_truth"] == truth or (
+            truth is None and row["server_truth"] == ("durable" if row["delivery"] == "replayed" else "absent")
+        ), (case, row)
+        assert row["fault_fired"] == n_fired or (n_fired is None and row["fault_fired"] >= 1), (case, row)
+        assert row["connection_reuse"] == ("fresh" if case == "control_fresh" else "reused")
+        assert row["local_work_preserved"], case
+        assert row["retry_safe"], (case, row["retry_failures"])
+    assert found["rival_forced_over_reply_lost"]["rival_still_head"] is False
+    assert_told_as_known("git", subject, found)
+
+
+def test_every_fault_case_is_played_by_a_test() -> None:
+    over_http = {*FACTS, *FACTS_OF_GIT, STALLED, FORCED}
+    elsewhere = {*without_http.KILLS, *without_http.STREAM, *without_http.STREAM_OF_GIT, *without_http.SSH}
+    assert {*over_http, *elsewhere, *without_http.SSH_OF_GIT, without_http.KILLED, without_http.STALLED} == set(
+        FAULT_CASES
+    )
 
 
 def fires(name: str, case: str) -> bool:
@@ -162,8 +230,8 @@ def test_a_tool_that_claims_what_it_did_not_do_fails_the_control(make_trial: Mak
 
 @pytest.mark.needs("git")
 def test_a_client_that_hangs_is_ended_once_the_fault_has_hit_it(make_trial: MakeTrial) -> None:
-    _, rows = play(make_trial, "git", "reply_stalled")
-    row = verdicts(rows)["reply_stalled"]
+    _, rows = play(make_trial, "git", STALLED)
+    row = verdicts(rows)[STALLED]
     assert row["valid"], row["invalid_reason"]
     assert (row["client_timed_out"], row["client_killed"], row["client_claim"]) == (True, False, "none")
     assert (row["server_truth"], row["verdict"]) == ("durable", "unreported_but_durable")
@@ -172,11 +240,11 @@ def test_a_client_that_hangs_is_ended_once_the_fault_has_hit_it(make_trial: Make
 
 @pytest.mark.needs("git")
 def test_a_forced_publication_replaces_another_writers_work_and_says_so(make_trial: MakeTrial) -> None:
-    _, rows = play(make_trial, "git", "rival_first", "rival_forced_over")
+    _, rows = play(make_trial, "git", "rival_first", FORCED)
     found = verdicts(rows)
     assert found["rival_first"]["rival_still_head"] is True
-    assert found["rival_forced_over"]["rival_still_head"] is False
-    assert found["rival_forced_over"]["rival_head"] != found["rival_forced_over"]["final_head"]
+    assert found[FORCED]["rival_still_head"] is False
+    assert found[FORCED]["rival_head"] != found[FORCED]["final_head"]
 
 
 @pytest.mark.needs("git")

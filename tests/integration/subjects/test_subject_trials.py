@@ -1,7 +1,9 @@
 """Whole trials of every subject over every transport that it has."""
 
 import json
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -111,3 +113,38 @@ def test_commands_are_shown_alike_on_every_machine(
     assert all(row["command"][0] == name for row in rows if row.get("step_kind") == "vcs")
     ports = {word.partition("/")[0] for word in shown.split("127.0.0.1:")[1:]}
     assert {port.strip('"], ')[:4] for port in ports} <= {"8080"}
+
+
+# By subject: variables of the user, and commands that they and the user's files break, or that tell of them.
+HOSTILE = {
+    "git": ({"GIT_CONFIG_GLOBAL": "{home}/.gitconfig", "GIT_DIR": "/nonexistent"}, (("init", "-q"),)),
+    "hg": ({"HGRCPATH": "{home}/.hgrc"}, (("init",),)),
+    "fossil": ({"FOSSIL_HOME": "{home}", "FOSSIL_USER": "intruder", "USER": "intruder"}, (("new", "new.fossil"),)),
+    "oak": (
+        {"OAK_AUTHOR": "intruder", "OAK_REMOTE": "http://127.0.0.1:1", "OAK_REPO": "no/where"},
+        (("init",), ("branch", "--show-current")),
+    ),
+    "jj": ({"JJ_CONFIG": "{home}/.config/jj/config.toml"}, (("git", "init"),)),
+}
+USERS_FILES = (".gitconfig", ".hgrc", ".fossil", ".config/jj/config.toml", ".oak/credentials", ".oak/config.toml")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs(*{name, "git"})) for name in HOSTILE])
+def test_no_configuration_of_the_user_reaches_the_subject(
+    make_trial: Callable[..., object], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, (variables, telling) = tmp_path / "home", HOSTILE[name]
+    for each in USERS_FILES:
+        (home / each).parent.mkdir(parents=True, exist_ok=True)
+        (home / each).write_text("this is no [configuration\n")
+    spec, subject = make_trial(name, Transport.HTTP)  # type: ignore[misc]
+    for variable, value in ({"HOME": "{home}", "XDG_CONFIG_HOME": "{home}/.config"} | variables).items():
+        monkeypatch.setenv(variable, value.format(home=home))
+    new = home / "new"
+    new.mkdir()
+    for words in telling:
+        last = subprocess.run([spec.loop.variant.binary, *words], cwd=new, capture_output=True, check=False)
+    assert last.returncode != 0 or b"intruder" in last.stdout, last  # or the rest would show nothing
+    rows = run_loop_trial(spec, subject).rows
+    assert rows[-1]["returncode"] == 0, rows[-1]
+    assert "intruder" not in json.dumps(rows)
