@@ -188,7 +188,7 @@ def test_kept_workspaces_are_named_and_output_that_is_not_admitted_costs_nothing
     scratch, out = tmp_path / "s", tmp_path / "r"
     scratch.mkdir()
     asked = ["--keep-workspaces", "--scratch", scratch, "--admitted-output-characters", 0]
-    done = fairtrial("loop", "--runs", 1, *asked, "--out", out, "--json")
+    done = fairtrial("loop", "--scenarios", "agent_task_baseline_v1", "--runs", 1, *asked, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     kept = Path(json.loads(done.stdout)["workspaces"])
     assert kept.parent == scratch
