@@ -215,7 +215,10 @@ class Context(Protocol):
         install: The command that installs it.
         licence: What its licence restricts, in one sentence; "" for nothing that matters here.
         tools: Names of the tools that its server offers to arms.
-        mutating: Names of those that can change the tree: no arm is offered them, and calls of them are refused.
+        mutating: Names of its other tools, which can change the tree or the index: no arm is offered them, and calls of
+            them are refused.
+        settings: Names of files and directories by which a tree sets the context up, or brings an index: it is built
+            without them.
     """
 
     tested_version: ClassVar[str]
@@ -223,13 +226,14 @@ class Context(Protocol):
     licence: ClassVar[str]
     tools: ClassVar[tuple[str, ...]]
     mutating: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[str, ...]]
 
     def probe(self) -> ContextProbe:
         """Find its programs and their versions on this host."""
         ...
 
     def build(self, installation: ContextInstallation) -> ContextCommand:
-        """What writes the index below `INDEX` from the tree: regular files only, the same bytes for the same tree."""
+        """What writes the index below `INDEX` from the tree: regular files only, what they say the same for the same tree."""
         ...
 
     def prove(self, installation: ContextInstallation, markers: Sequence[str]) -> ContextCommand:

@@ -49,6 +49,7 @@ class Ctags:
     licence: ClassVar[str] = ""
     tools: ClassVar[tuple[str, ...]] = ("find_symbol", "list_symbols", "search_symbols")
     mutating: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def probe(self) -> ContextProbe:
         """Find `ctags` and `mcp`."""

@@ -68,6 +68,7 @@ class Lister:
     licence: ClassVar[str] = ""
     tools: ClassVar[tuple[str, ...]] = ("look", "see", "reach")
     mutating: ClassVar[tuple[str, ...]] = ("change",)
+    settings: ClassVar[tuple[str, ...]] = ()
     builds: ClassVar[str] = LIST_FILES
     proves: ClassVar[str] = QUIET
 
