@@ -45,13 +45,17 @@ PARTS: Final = {
     "gemini": Part("agents", "make agents"),
     "mini": Part("agents", "make agents"),
     "ctags": Part("agents", "apt-get install universal-ctags"),
+    "gitnexus": Part("noncommercial", "make gitnexus, its directory on PATH, and FAIRTRIAL_ACCEPT_NONCOMMERCIAL=1"),
     "rg": Part("agents", "make agents, or apt-get install ripgrep"),
     "oak": Part("built", "make oak, and its directory on PATH"),
     "jj": Part("built", "make jj, and its directory on PATH", ("jj-git",)),
     "jj-git": Part("built", "make jj, and its directory on PATH"),
 }
 
-TIERS: Final = ("core", "agents", "built")
+TIERS: Final = ("core", "agents", "built", "noncommercial")
+
+ACCEPTS_NONCOMMERCIAL: Final = os.environ.get("FAIRTRIAL_ACCEPT_NONCOMMERCIAL") == "1"
+"""Whoever runs the tests says that their use of it is not commercial."""
 
 _LONGEST_ROOT_BYTES: Final = 40
 """Of the place for temporary files: the path of a unix socket ends at 107 bytes, that of a scratch directory at 60."""
@@ -60,6 +64,8 @@ _FAILED: Final = pytest.StashKey[bool]()
 
 _FOREIGN: Final = ("FAIRTRIAL_", "FOSSIL_", "GIT_", "HG", "XDG_")
 """Variables of the person who runs the tests that would change what is tested."""
+
+_OURS: Final = ("FAIRTRIAL_ACCEPT_NONCOMMERCIAL", "FAIRTRIAL_REQUIRE")
 
 settings.register_profile(
     "fairtrial", deadline=None
@@ -81,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: remove_tree(temporary))
     for directory in (temporary, home):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    for name in [name for name in os.environ if name.startswith(_FOREIGN) and name != "FAIRTRIAL_REQUIRE"]:
+    for name in [name for name in os.environ if name.startswith(_FOREIGN) and name not in _OURS]:
         del os.environ[name]
     os.environ.update(
         HOME=str(home),
@@ -112,13 +118,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("must run as root")
     if item.get_closest_marker("unprivileged") and os.geteuid() == 0:
         pytest.skip("must not run as root")
-    missing = [name for name in needed_parts(item) if shutil.which(name) is None]
+    missing = [name for name in needed_parts(item) if not has_part(name)]
     if not missing:
         return
-    reason = "; ".join(f"{name} is not on PATH ({PARTS[name].remedy})" for name in missing)
+    reason = "; ".join(f"{name} is not there ({PARTS[name].remedy})" for name in missing)
     if required := required_names() & {*missing, *(PARTS[name].tier for name in missing)}:
         pytest.fail(f"required by FAIRTRIAL_REQUIRE={','.join(sorted(required))}: {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+def has_part(name: str) -> bool:
+    """Tell whether a part is on PATH and may be used."""
+    return shutil.which(name) is not None and (PARTS[name].tier != "noncommercial" or ACCEPTS_NONCOMMERCIAL)
 
 
 def needed_parts(item: pytest.Item) -> list[str]:
