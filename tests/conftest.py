@@ -118,18 +118,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("must run as root")
     if item.get_closest_marker("unprivileged") and os.geteuid() == 0:
         pytest.skip("must not run as root")
-    missing = [name for name in needed_parts(item) if not has_part(name)]
+    missing = [name for name in needed_parts(item) if obstacle_of(name) is not None]
     if not missing:
         return
-    reason = "; ".join(f"{name} is not there ({PARTS[name].remedy})" for name in missing)
+    reason = "; ".join(f"{name} {obstacle_of(name)} ({PARTS[name].remedy})" for name in missing)
     if required := required_names() & {*missing, *(PARTS[name].tier for name in missing)}:
         pytest.fail(f"required by FAIRTRIAL_REQUIRE={','.join(sorted(required))}: {reason}", pytrace=False)
     pytest.skip(reason)
 
 
-def has_part(name: str) -> bool:
-    """Tell whether a part is on PATH and may be used."""
-    return shutil.which(name) is not None and (PARTS[name].tier != "noncommercial" or ACCEPTS_NONCOMMERCIAL)
+def obstacle_of(name: str) -> str | None:
+    """Why a part cannot be used; None when it can."""
+    if shutil.which(name) is None:
+        return "is not on PATH"
+    if PARTS[name].tier == "noncommercial" and not ACCEPTS_NONCOMMERCIAL:
+        return "is for noncommercial use"
+    return None
 
 
 def needed_parts(item: pytest.Item) -> list[str]:

@@ -96,7 +96,9 @@ def build(index: Path, command: Sequence[str]) -> None:
     Raises:
         WrongError: It cannot be made, or is not of this tree's commit, or has no dependence graph.
     """
-    subprocess.run([*command, "analyze", os.getcwd(), *ANALYZE], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True)  # noqa: PTH109, S603
+    subprocess.run(
+        [*command, "analyze", os.getcwd(), *ANALYZE], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True
+    )  # noqa: PTH109, S603
     for path in index.iterdir():
         if path.name in KEPT:
             if not stat.S_ISREG(path.lstat().st_mode):
@@ -108,7 +110,9 @@ def build(index: Path, command: Sequence[str]) -> None:
     if not (index / "lbug").is_file():
         raise WrongError("no database was written")
     found = read_metadata(index)
-    head = subprocess.run(["/usr/bin/git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    head = subprocess.run(
+        ["/usr/bin/git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()  # noqa: S603
     if found["lastCommit"] != head:
         raise WrongError(f"it is an index of {found['lastCommit']}, not of {head}")
     if not isinstance(found.get("pdg"), dict) or not found["pdg"]:

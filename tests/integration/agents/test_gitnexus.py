@@ -54,7 +54,11 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[str, Row]:
     done = {"text": "Done.", "usage": usage(3)}
     script = shared_sweep.write_script(
         [
-            {"name": "asks", "match": {"prompt_contains": "ARM-ASKS"}, "turns": [{"calls": asks, "usage": usage(1)}, mend, done]},
+            {
+                "name": "asks",
+                "match": {"prompt_contains": "ARM-ASKS"},
+                "turns": [{"calls": asks, "usage": usage(1)}, mend, done],
+            },
             {"name": "other", "turns": [mend, done]},
         ]
     )
@@ -76,9 +80,7 @@ def test_both_arms_do_their_work(rows: dict[str, Row], arm: str) -> None:
     assert (rows[arm]["resolved"], rows[arm]["error_kind"]) == (True, None), rows[arm]["error_detail"]
 
 
-def test_the_answers_come_from_the_tree_whatever_it_says_of_gitnexus(
-    rows: dict[str, Row], shared_sweep: Sweep
-) -> None:
+def test_the_answers_come_from_the_tree_whatever_it_says_of_gitnexus(rows: dict[str, Row], shared_sweep: Sweep) -> None:
     transcript = text_of(shared_sweep, rows["asks"], "transcript-work.jsonl")
     assert "Function:uses.py:twice" in transcript, "it calls what was asked about, and is ignored by a file of the tree"
     (seen,) = rows["asks"]["context_sessions"]
