@@ -219,6 +219,7 @@ class Context(Protocol):
             them are refused.
         settings: Names of files and directories by which a tree sets the context up, or brings an index: it is built
             without them.
+        places: Files that it would write into the tree, which it cannot: put there, by path, before it is built.
     """
 
     tested_version: ClassVar[str]
@@ -227,13 +228,14 @@ class Context(Protocol):
     tools: ClassVar[tuple[str, ...]]
     mutating: ClassVar[tuple[str, ...]]
     settings: ClassVar[tuple[str, ...]]
+    places: ClassVar[Mapping[str, bytes]]
 
     def probe(self) -> ContextProbe:
         """Find its programs and their versions on this host."""
         ...
 
     def build(self, installation: ContextInstallation) -> ContextCommand:
-        """What writes the index below `INDEX` from the tree: regular files only, what they say the same for the same tree."""
+        """What writes the index below `INDEX` from the tree: regular files only, of one meaning for one tree."""
         ...
 
     def prove(self, installation: ContextInstallation, markers: Sequence[str]) -> ContextCommand:

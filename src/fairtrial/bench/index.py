@@ -196,7 +196,10 @@ def _build(found: FoundContext, task: Task, template: Template, host: Host, iden
             open_layer(Base(trees=(template.tree,)), slot=host.slot, room=room, storage=Storage.DISK) as tree,
             open_layer(Base(trees=(empty,)), slot=host.slot, room=room, storage=Storage.DISK) as made,
         ):
-            withheld = withhold(Tree(tree.merged), markers, settings=found.context.settings)
+            prepared = Tree(tree.merged)
+            withheld = withhold(prepared, markers, settings=found.context.settings)
+            for path, content in found.context.places.items():
+                prepared.put_file(os.fsencode(path), content, 0o644, host.slot)
             command = found.context.build(found.installation)
             _run(found, command, host, tree=tree.merged, index=made.merged, writes=True, space=made.space)
             manifest = _freeze(Tree(made.merged), staged)

@@ -10,7 +10,7 @@ two of one tree differ. Its server finds an index by a registry in the home dire
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -54,6 +54,8 @@ class GitNexus:
     # What its own mode for reading leaves out: `rename` writes files, `group_sync` a registry; the others go with them.
     mutating: ClassVar[tuple[str, ...]] = ("cypher", "group_list", "group_sync", "rename")
     settings: ClassVar[tuple[str, ...]] = (".gitnexus", ".gitnexusignore", ".gitnexusrc")
+    # It keeps its directory in the tree out of git, where it has none, and gives up where it cannot.
+    places: ClassVar[Mapping[str, bytes]] = {".git/info/exclude": b".gitnexus/\n"}
 
     def probe(self) -> ContextProbe:
         """Find `gitnexus`, and the Node beside it or on PATH."""

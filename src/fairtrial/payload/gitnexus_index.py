@@ -5,9 +5,9 @@
     python3 -I -S gitnexus_index.py serve INDEX COMMAND...
 
 COMMAND begins a command line of `gitnexus`; the working directory is the tree. `build` leaves the database and its
-metadata in INDEX and nothing else. `prove` asks for every node and every relation that holds a marker and prints what it
-is told, if anything. `serve` becomes the server. The last two need a registry in the home directory, which is written
-from the metadata: that of the build is gone, and INDEX may be read-only.
+metadata in INDEX and nothing else. `prove` asks for every node and every relation that holds a marker, and prints what
+it is told, if anything. `serve` becomes the server. The last two need a registry in the home directory, which is
+written from the metadata: that of the build is gone, and INDEX may be read-only.
 
 Runs on the system's Python 3.9 or newer with nothing but the standard library, and is imported by nobody. Exit codes:
 2 wrong usage, 1 with one line that says what is wrong.
@@ -82,7 +82,7 @@ def read_metadata(index: Path) -> dict[str, Any]:
         if not stat.S_ISREG(mode):
             raise WrongError(f"{path.name}: no regular file")
         with path.open("rb") as file:
-            found = parse(file.read(MOST_BYTES + 1), path.name)
+            found: dict[str, Any] = parse(file.read(MOST_BYTES + 1), path.name)
         for key in ("indexedAt", "lastCommit"):
             if not isinstance(found, dict) or not isinstance(found.get(key), str) or not found[key]:
                 raise WrongError(f"{path.name}: no {key}")
@@ -96,9 +96,14 @@ def build(index: Path, command: Sequence[str]) -> None:
     Raises:
         WrongError: It cannot be made, or is not of this tree's commit, or has no dependence graph.
     """
-    subprocess.run(
-        [*command, "analyze", os.getcwd(), *ANALYZE], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True
-    )  # noqa: PTH109, S603
+    words = [*command, "analyze", str(Path.cwd()), *ANALYZE]
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if done.returncode:
+        lines = [line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
+        why = next((line for line in lines if line.startswith("Analysis failed")), " ".join(lines[-3:]))
+        raise WrongError(f"it ended with {done.returncode}: {why}")
     for path in index.iterdir():
         if path.name in KEPT:
             if not stat.S_ISREG(path.lstat().st_mode):
@@ -112,7 +117,7 @@ def build(index: Path, command: Sequence[str]) -> None:
     found = read_metadata(index)
     head = subprocess.run(
         ["/usr/bin/git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()  # noqa: S603
+    ).stdout.strip()
     if found["lastCommit"] != head:
         raise WrongError(f"it is an index of {found['lastCommit']}, not of {head}")
     if not isinstance(found.get("pdg"), dict) or not found["pdg"]:
@@ -122,12 +127,12 @@ def build(index: Path, command: Sequence[str]) -> None:
 def register(index: Path) -> None:
     """Tell GitNexus of the index, in the home directory, as though it had been made there."""
     found = read_metadata(index)
-    entry = {"name": NAME, "path": os.getcwd(), "storagePath": str(index)}  # noqa: PTH109 - text
+    entry = {"name": NAME, "path": str(Path.cwd()), "storagePath": str(index)}
     entry.update({key: found[key] for key in ("indexedAt", "lastCommit")})
     entry.update({key: found[key] for key in ("remoteUrl", "stats", "branch") if key in found})
     place = Path(os.environ["HOME"]) / ".gitnexus"
     place.mkdir(mode=0o700, exist_ok=True)
-    with open(place / "registry.json", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:  # noqa: PTH123 - an opener
+    with open(place / "registry.json", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         json.dump([entry], file)
 
 
@@ -162,7 +167,7 @@ def prove(index: Path, command: Sequence[str], markers: Sequence[str]) -> None:
     register(index)
     for pattern in PATTERNS:
         words = [*command, "cypher", query_for(pattern, markers), "--repo", NAME]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=QUERY_S, check=True)  # noqa: S603
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=QUERY_S, check=True)
         found = rows_of(parse(done.stdout, "an answer to a query"))
         if found is not None:
             print(found)  # noqa: T201 - what it was asked for
