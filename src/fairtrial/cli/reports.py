@@ -16,6 +16,7 @@ from fairtrial.evidence.loop_runs import LoopFold
 from fairtrial.host.files import write_durably
 from fairtrial.model.loop import JsonObject
 from fairtrial.report.bench import bench_report_json, render_bench_markdown, render_bench_terminal
+from fairtrial.report.html import render_html
 from fairtrial.report.loop import loop_report_json, render_loop_markdown, render_loop_terminal
 from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
@@ -88,9 +89,11 @@ def summarize_file(path: Path) -> Report:
 
 
 def write_reports(results: Results) -> None:
-    """Write report.md and report.json of a directory that is about to be sealed."""
+    """Write report.md, report.html and report.json of a directory that is about to be sealed."""
     report = summarize_results(results)
-    write_durably(results.report_md, report.as_markdown().encode(), mode=0o644)
+    markdown = report.as_markdown()
+    write_durably(results.report_md, markdown.encode(), mode=0o644)
+    write_durably(results.report_html, render_html(markdown, title="fairtrial report").encode(), mode=0o644)
     text = json.dumps(report.as_json(sealed=True), ensure_ascii=False, allow_nan=False, indent=1)
     write_durably(results.report_json, f"{text}\n".encode(), mode=0o644)
 

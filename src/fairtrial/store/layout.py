@@ -90,7 +90,7 @@ class Results:
 
     @property
     def report_html(self) -> Path:
-        """The report with figures."""
+        """The report for a browser."""
         return self.root / "report.html"
 
     @property
