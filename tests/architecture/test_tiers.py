@@ -95,8 +95,20 @@ def test_with_every_part_there_nothing_is_skipped_but_for_the_user(clone: Path, 
 
 def test_a_misspelt_requirement_is_refused(clone: Path, tmp_path: Path) -> None:
     output = run_suite(clone, tmp_path, SUITE, programs=(), require="core,fosil")
-    assert "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, bwrap, claude, codex, ctags, fossil" in output
+    assert (
+        "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, noncommercial, bwrap, claude, codex, ctags, fossil"
+        in output
+    )
     assert output.endswith("exit 4")
+
+
+def test_a_part_that_is_for_noncommercial_use_is_skipped_until_that_is_said(clone: Path, tmp_path: Path) -> None:
+    suite = "import pytest\n\n@pytest.mark.needs('gitnexus')\ndef test_it():\n    pass\n"
+    output = run_suite(clone, tmp_path, suite, programs=("gitnexus",), require=None)
+    assert "gitnexus is for noncommercial use (make gitnexus, " in output
+    assert "1 skipped" in output
+    output = run_suite(clone, tmp_path, suite, programs=("gitnexus",), require="noncommercial")
+    assert "required by FAIRTRIAL_REQUIRE=noncommercial: gitnexus is for noncommercial use" in output
 
 
 def test_a_misspelt_need_fails_instead_of_skipping_for_ever(clone: Path, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def register(index: Path) -> None:
     entry = {"name": NAME, "path": str(Path.cwd()), "storagePath": str(index)}
     entry.update({key: found[key] for key in ("indexedAt", "lastCommit")})
     entry.update({key: found[key] for key in ("remoteUrl", "stats", "branch") if key in found})
-    place = Path(os.environ["HOME"]) / ".gitnexus"
+    place = Path.home() / ".gitnexus"
     place.mkdir(mode=0o700, exist_ok=True)
     with open(place / "registry.json", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         json.dump([entry], file)
