@@ -23,7 +23,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["WrongError", "build", "main", "prove", "query_for", "read_metadata", "rows_of", "serve"]
 
@@ -68,6 +68,11 @@ def parse(text: bytes, what: str) -> Any:  # noqa: ANN401 - JSON
         raise WrongError(f"{what}: no JSON: {problem}") from problem
 
 
+def object_of(value: object) -> dict[str, Any]:
+    """An object as it is, anything else as an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def read_metadata(index: Path) -> dict[str, Any]:
     """What GitNexus noted of an index: the first of its files that is there.
 
@@ -82,9 +87,9 @@ def read_metadata(index: Path) -> dict[str, Any]:
         if not stat.S_ISREG(mode):
             raise WrongError(f"{path.name}: no regular file")
         with path.open("rb") as file:
-            found: dict[str, Any] = parse(file.read(MOST_BYTES + 1), path.name)
+            found = object_of(parse(file.read(MOST_BYTES + 1), path.name))
         for key in ("indexedAt", "lastCommit"):
-            if not isinstance(found, dict) or not isinstance(found.get(key), str) or not found[key]:
+            if not isinstance(found.get(key), str) or not found[key]:
                 raise WrongError(f"{path.name}: no {key}")
         return found
     raise WrongError(f"neither {' nor '.join(METADATA)} was written")
@@ -143,18 +148,17 @@ def query_for(pattern: str, markers: Sequence[str]) -> str:
     return f"{pattern} WHERE {condition} RETURN CAST(e AS STRING) AS entity LIMIT 20"
 
 
-def rows_of(answer: Any) -> str | None:  # noqa: ANN401 - JSON
+def rows_of(answer: object) -> str | None:
     """What an answer to a query holds; None for nothing.
 
     Raises:
         WrongError: It is no answer.
     """
-    if answer == []:
-        return None
-    if isinstance(answer, dict) and "error" not in answer and type(answer.get("row_count")) is int:
-        return json.dumps(answer) if answer["row_count"] else None
     if isinstance(answer, list):
-        return json.dumps(answer)
+        return json.dumps(answer) if answer else None
+    told = object_of(answer)
+    if "error" not in told and type(told.get("row_count")) is int:
+        return json.dumps(told) if told["row_count"] else None
     raise WrongError(f"no answer to a query: {json.dumps(answer)[:500]}")
 
 

@@ -126,10 +126,8 @@ class _World:
             {"method": "notifications/initialized"},
             {"id": 1, "method": "tools/list"},
         ]
-        messages += [
-            {"id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-            for number, (tool, arguments) in enumerate(calls, start=2)
-        ]
+        for number, (tool, arguments) in enumerate(calls, start=2):
+            messages.append({"id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
         host, log = self.host, self.host.scratch / "tools.jsonl"
         with ToolServer(self.found, self.built, host, tree=self.template.tree) as server:
             spec = SandboxSpec(
