@@ -11,7 +11,7 @@ from fairtrial.bench.plugin_files import ALL_PARTS, PARTS, capture_plugin, is_ex
 from fairtrial.errors import UsageError
 from fairtrial.model.bench import PluginFiles
 
-__all__ = ["PluginEntry", "PluginPlace", "capture_arm_plugin", "refuse_unused_plugins"]
+__all__ = ["PluginEntry", "PluginPlace", "asked_plugins", "capture_arm_plugin", "refuse_unused_plugins"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -93,12 +93,16 @@ def capture_arm_plugin(
     return capture_plugin(entry.name, place.version, place.directory, blobs, skills=skills, parts=entry.parts)
 
 
+def asked_plugins(entries: Iterable[PluginEntry | None]) -> frozenset[str]:
+    """The plugins of which the operator is to say where they are."""
+    return frozenset(entry.name for entry in entries if entry is not None and entry.version is None)
+
+
 def refuse_unused_plugins(entries: Iterable[PluginEntry | None], places: Mapping[str, PluginPlace]) -> None:
     """Refuse a plugin that was named for no arm: one that was thought of would be missing from the comparison.
 
     Raises:
         UsageError: There is one.
     """
-    wanted = {entry.name for entry in entries if entry is not None and entry.version is None}
-    if unused := sorted(places.keys() - wanted):
+    if unused := sorted(places.keys() - asked_plugins(entries)):
         raise UsageError(f"--plugin {unused[0]}: no arm of this sweep asks for it; take it out, or name such an arm")

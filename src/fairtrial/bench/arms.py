@@ -270,7 +270,7 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
     """Capture an arm's skills and pin it by digest.
 
     Raises:
-        ConfigError: A skill is not where it should be.
+        ConfigError: A skill is not where it should be, or one that is demanded is placed and the plugin's as well.
         UsageError: The model is no fixed model.
     """
     entry = found.entry
@@ -299,6 +299,15 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         model = check_model_name(entry.model or defaults.model)
     except ValueError as problem:
         raise UsageError(f"arm {found.name!r}: {problem}") from problem
+    plugin = None if entry.plugin is None else _capture_plugin(found, entry.plugin, phases, defaults, blobs)
+    for phase in phases:
+        if phase.skill in skills and plugin is not None and plugin.has_skill(phase.skill):
+            raise ConfigError(
+                f"arm {found.name!r}: phase {phase.name!r} demands skill {phase.skill!r}, which is placed for it and"
+                f" which plugin {plugin.name!r} has too: which was used cannot be told; place it under another name",
+                path=found.where,
+                key=f"arms.{found.name}.skills",
+            )
     arm = Arm(
         name=found.name,
         phases=phases,
@@ -311,7 +320,7 @@ def build_arm(found: FoundArm, defaults: Defaults, blobs: BlobStore) -> Arm:
         budget=entry.budget,
         unnamed_models=entry.unnamed_models,
         include_usage=entry.include_usage,
-        plugin=None if entry.plugin is None else _capture_plugin(found, entry.plugin, phases, defaults, blobs),
+        plugin=plugin,
         context=None if (context := entry.context or defaults.context) == NO_CONTEXT else context,
     )
     return replace(arm, digest=arm_digest(arm))

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from fairtrial.bench.assets import ASSETS
 from fairtrial.bench.blobs import BlobStore, read_stable
+from fairtrial.bench.plugin_manifest import check_manifest, check_marketplace
 from fairtrial.errors import UsageError
 from fairtrial.host.files import remove_tree
 from fairtrial.model.bench import PluginFiles
-from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
 __all__ = ["ALL_PARTS", "PARTS", "PLUGIN_ROOT", "capture_plugin", "frozen_plugin", "is_exact_version"]
 
@@ -85,11 +85,15 @@ def capture_plugin(
         parts: Its directories that are taken.
 
     Raises:
-        UsageError: It is another plugin or version, has a link, is too large, or lacks something.
+        UsageError: It is another plugin or version, has a link, is too large, lacks something, or its manifest defines
+            what is not taken.
     """
     dropped: list[str] = []
     files = _read(directory, parts, dropped)
-    _check_manifest(name, version, directory, files[0].content)
+    check_manifest(directory / MANIFEST, files[0].content, name=name, version=version, parts=parts)
+    for file in files:
+        if file.path == MARKETPLACE:
+            check_marketplace(directory / MARKETPLACE, file.content, parts=parts)
     paths = {file.path for file in files}
     for skill in skills:
         if f"skills/{skill}/SKILL.md" not in paths:
@@ -155,18 +159,6 @@ def _paths(directory: Path, path: str, dropped: list[str]) -> Iterator[str]:
     else:
         kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a directory"
         raise UsageError(f"{directory / path}: {kind}, which no captured plugin may have; put the file in its place")
-
-
-def _check_manifest(name: str, version: str, directory: Path, content: bytes) -> None:
-    where = directory / MANIFEST
-    try:
-        manifest = parse_object(content)
-    except MalformedJsonError as problem:
-        raise UsageError(f"{where}: {problem}; a plugin's manifest is one JSON object") from problem
-    for key, expected in (("name", name), ("version", version)):
-        if manifest.get(key) != expected:
-            found = json.dumps(manifest.get(key))[:80]
-            raise UsageError(f"{where}: its {key} is {found}, not {json.dumps(expected)}; name the one that is meant")
 
 
 def _offered(paths: set[str]) -> Iterator[str]:

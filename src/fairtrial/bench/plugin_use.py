@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairtrial.bench.plugin_files import PLUGIN_ROOT
-from fairtrial.gateway.ledger import WireRow
+from fairtrial.bench.proof import names_skill
+from fairtrial.gateway.ledger import Ending, WireRow
 from fairtrial.model.bench import PluginFiles
 
 __all__ = ["is_from_plugin", "listed_offers", "loaded_skills_of", "markers_of", "plugin_seen"]
@@ -26,26 +27,53 @@ def markers_of(plugin: PluginFiles | None) -> tuple[str, ...]:
 
 
 def listed_offers(rows: Sequence[WireRow], plugin: PluginFiles) -> tuple[str, ...]:
-    """What of a plugin the model was told before it had said anything: in the first request of the main loop."""
-    first = next((row for row in rows if row.agent_claim is None and row.ask == "generate"), None)
+    """What of a plugin the model was told before it had said anything: in the first request of the main loop.
+
+    A request that the gateway refused told no model anything, and was not looked through.
+    """
+    told = (row for row in rows if row.ending is not Ending.REFUSED)
+    first = next((row for row in told if row.agent_claim is None and row.ask == "generate"), None)
     return () if first is None else tuple(each for each in plugin.offers if _listed(each) in first.markers)
 
 
-def loaded_skills_of(rows: Sequence[WireRow], plugin: PluginFiles) -> tuple[str, ...]:
-    """The plugin's own skills whose body was brought to the model."""
-    seen = {marker for row in rows for marker in row.markers}
-    return tuple(skill for skill in _skills_of(plugin) if _loaded(skill) in seen)
+def loaded_skills_of(rows: Sequence[WireRow], plugin: PluginFiles, tools: Sequence[str]) -> tuple[str, ...]:
+    """The plugin's own skills whose body a call of theirs brought to the model.
+
+    A request holds all that came before it, and any tool can print the text that tells of a skill's body. So it counts
+    in the first request that holds it, and only where that brings one result alone: that of a call of this skill.
+
+    Args:
+        rows: The wire, request by request.
+        plugin: The plugin.
+        tools: What the agent calls its tools for skills, whatever their case.
+    """
+    names = frozenset(name.casefold() for name in tools)
+    ordered = sorted((row for row in rows if row.ask == "generate"), key=lambda row: row.n)
+    return tuple(skill for skill in _skills_of(plugin) if _is_brought(ordered, skill, names))
 
 
-def plugin_seen(phase: str, rows: Sequence[WireRow], plugin: PluginFiles) -> dict[str, object]:
+def _is_brought(rows: Sequence[WireRow], skill: str, tools: frozenset[str]) -> bool:
+    marker = _loaded(skill)
+    place = next((place for place, row in enumerate(rows) if marker in row.markers), None)
+    if place is None or len(rows[place].tool_results) != 1:
+        return False
+    (result,) = rows[place].tool_results
+    calls = [call for row in rows[:place] for call in row.tool_calls if call.id == result.call_id]
+    if result.call_id is None or result.is_error is True or len(calls) != 1:
+        return False
+    (call,) = calls
+    return names_skill(call, skill, tools) and marker not in (call.input or "")
+
+
+def plugin_seen(phase: str, rows: Sequence[WireRow], plugin: PluginFiles, tools: Sequence[str]) -> dict[str, object]:
     """One session's part of the row's `plugin_seen`."""
-    listed, loaded = listed_offers(rows, plugin), loaded_skills_of(rows, plugin)
+    listed, loaded = listed_offers(rows, plugin), loaded_skills_of(rows, plugin, tools)
     return {"phase": phase, "listed": list(listed), "loaded": list(loaded)}
 
 
-def is_from_plugin(rows: Sequence[WireRow], skill: str, plugin: PluginFiles | None) -> bool:
+def is_from_plugin(rows: Sequence[WireRow], skill: str, plugin: PluginFiles | None, tools: Sequence[str]) -> bool:
     """Whether a skill that was loaded is the plugin's, where the plugin has one of this name."""
-    return plugin is None or not plugin.has_skill(skill) or skill in loaded_skills_of(rows, plugin)
+    return plugin is None or not plugin.has_skill(skill) or skill in loaded_skills_of(rows, plugin, tools)
 
 
 def _skills_of(plugin: PluginFiles) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import cast
 from fairtrial.gateway.ledger import Ending, SeenCall, WireRow
 from fairtrial.model.agent import SkillProof
 
-__all__ = ["count_tool_calls", "count_turns", "prove_skill"]
+__all__ = ["count_tool_calls", "count_turns", "names_skill", "prove_skill"]
 
 _ANSWERING = frozenset({Ending.ANSWERED})
 
@@ -44,7 +44,7 @@ def prove_skill(
                 return None
             results[result.call_id] = (place, result.is_error is True)
         for call in row.tool_calls:
-            if row.ending is Ending.ANSWERED and not call.is_partial and _names(call, skill, names):
+            if row.ending is Ending.ANSWERED and not call.is_partial and names_skill(call, skill, names):
                 if call.id is None:
                     return _prove_without_id(rows, names)
                 if call.id in calls:
@@ -72,7 +72,7 @@ def _prove_without_id(rows: Sequence[WireRow], tools: frozenset[str]) -> bool | 
     return not results[0][1]
 
 
-def _names(call: SeenCall, skill: str, tools: frozenset[str]) -> bool:
+def names_skill(call: SeenCall, skill: str, tools: frozenset[str]) -> bool:
     """Tell whether a call of one of these tools asks for exactly this skill."""
     if call.name.casefold() not in tools or call.input is None:
         return False

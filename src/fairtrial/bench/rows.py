@@ -13,6 +13,7 @@ from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
 from fairtrial.bench.tool_server import wire_tools
 from fairtrial.errors import IntegrityError
+from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
@@ -20,12 +21,24 @@ from fairtrial.host.files import write_durably
 from fairtrial.model.bench import PluginFiles
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
+from fairtrial.store.strict_json import encode_object
 
-__all__ = ["Row", "context_fields", "identity_of", "integrity_flags", "lost_row", "session_fields", "void_row"]
+__all__ = [
+    "Row",
+    "context_fields",
+    "identity_of",
+    "integrity_flags",
+    "lost_row",
+    "session_fields",
+    "short_row",
+    "void_row",
+]
 
 Row: TypeAlias = dict[str, object]
 SCHEMA: Final = "bench-row/1"
 CENT: Final = 0.01
+DETAIL_CHARACTERS: Final = 2000
+MOST_MEMBER_BYTES: Final = 64 << 10
 CE_PLUGIN: Final = "compound-engineering"
 """The shipped preset's plugin, which has fields of its own."""
 UNMEASURED: Final = (
@@ -119,12 +132,28 @@ def void_row(spec: BenchSpec, kind: str, detail: str) -> Row:
         "diff_insertions": None,
         "diff_deletions": None,
         "error_kind": kind,
-        "error_detail": detail[:2000],
+        "error_detail": detail[:DETAIL_CHARACTERS],
         "usage_source": None,
         "cost_source": None,
         "reported_usage": None,
         "wire": None,
     }
+
+
+def short_row(spec: BenchSpec, row: Row, detail: str) -> Row:
+    """A row that is too long to be kept, without what is long in it: a failure, since the session made it so.
+
+    What was void for a cause outside stays that.
+    """
+    kind, said = row["error_kind"], row["error_detail"]
+    if kind is None or ENDINGS[EndingKind(str(kind))].counts_as is CountsAs.FAILURE:
+        said = detail if kind is None else f"{detail} (after {kind}: {said})"
+        kind = EndingKind.LIMIT_EXCEEDED
+    ended = void_row(spec, str(kind), str(said))
+    short = {name: value for name, value in row.items() if len(encode_object({name: value})) <= MOST_MEMBER_BYTES}
+    ending = {name: ended[name] for name in ("ok", "resolved", "error_kind", "error_detail")}
+    always = {name: value for name, value in ended.items() if name in row}
+    return dict.fromkeys(row) | always | short | ending
 
 
 def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:

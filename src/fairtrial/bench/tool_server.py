@@ -8,7 +8,7 @@ noted on the server's side, in a log that neither can write.
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,29 +19,32 @@ from fairtrial.errors import HostError
 from fairtrial.gateway.ledger import Ending, WireRow
 from fairtrial.host.files import remove_tree, write_durably
 from fairtrial.host.listener import listen_unix
-from fairtrial.host.sandbox import Sandbox, start_sandbox
+from fairtrial.host.sandbox import Sandbox, blame, start_sandbox
 from fairtrial.model.agent import McpServer
 from fairtrial.model.sandbox import Bind, Capture, Limits, SandboxState
 from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
-__all__ = ["ServerSeen", "ToolServer", "WireTools", "bridge_to", "read_log", "tool_markers", "wire_tools"]
+__all__ = ["OTHER", "ServerSeen", "ToolServer", "WireTools", "bridge_to", "read_log", "tool_markers", "wire_tools"]
 
 SOCKET_ROOT: Final = "/run/tools"
 BRIDGE: Final = "/opt/bridge.py"
 SOCKET: Final = "s"
 MOST_LOGGED_BYTES: Final = 64 << 20
 PROCESSES: Final = 256
+OTHER: Final = "(other)"
+"""All names that are no tool of the server: a session can make up as many as it likes."""
 _FIRST_PASSED_FD: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSeen:
-    """What was seen of a tool server beside one session, on its own side.
+    """What was seen of a tool server beside one session, on its own side. Tools that it has not are one, `OTHER`.
 
     Attributes:
-        ended: How its sandbox ended: "stopped" when it lived as long as the session.
+        ended: How its sandbox ended: "stopped" when it lived as long as the session, "broken" when what an earlier
+            session made of the tree kept it from starting.
         connections: Clients that it had.
         listed: Tools that it told a client of.
         calls: Calls that reached it, by tool.
@@ -96,6 +99,7 @@ class ToolServer:
         Raises:
             HostError: The socket or the sandbox cannot be made.
         """
+        self._tools, self._host = built.server.tools, host
         with ExitStack() as stack:
             self._raw = host.scratch / f"q{secrets.token_hex(6)}"
             room = host.slot.root / f"c{secrets.token_hex(6)}"
@@ -111,7 +115,7 @@ class ToolServer:
             withheld = [word for tool in built.mutating for word in ("--withhold", tool)]
             words = ("/usr/bin/python3", "-I", "-S", TOOL_HOST, "serve", str(_FIRST_PASSED_FD), *withheld, "--")
             served = replace(command, argv=(*words, *command.argv))
-            spec = replace(
+            self._spec = replace(
                 context_sandbox(found, served, tree=tree, index=built.directory(host.scratch)),
                 pass_fds=(listener,),
                 capture=Capture.SOCKET,
@@ -119,7 +123,7 @@ class ToolServer:
             )
             try:
                 self.sandbox: Sandbox = stack.enter_context(
-                    start_sandbox(spec, slot=host.slot, enforcement=host.enforcement, sink=self._sink)
+                    start_sandbox(self._spec, slot=host.slot, enforcement=host.enforcement, sink=self._sink)
                 )
             finally:
                 os.close(listener)  # with the server's own it is gone, and whoever calls is told so
@@ -137,21 +141,23 @@ class ToolServer:
         """End it, keep its log without secrets, and read that: names of tools are what the session made of them.
 
         Raises:
-            HostError: It never started.
+            HostError: It never started, and not for what sessions made of the tree.
             OSError: The log cannot be kept.
         """
-        result = self.sandbox.stop()
+        host = self._host
+        result = blame(self.sandbox.stop(), self._spec, slot=host.slot, enforcement=host.enforcement)
         if result.state is SandboxState.START_FAILURE:
             raise HostError(f"the context's server could not be started: {result.detail}")
         self._sink.flush()
         seen = redactor.redact(self._raw.read_bytes())
         write_durably(log, seen, mode=0o644)
         self._held.close()
-        return read_log(seen.splitlines(), ended=str(result.state))
+        return read_log(seen.splitlines(), tools=self._tools, ended=str(result.state))
 
 
-def read_log(lines: Iterable[bytes], *, ended: str) -> ServerSeen:
-    """Sum up the events that a tool host printed; its last line may be torn."""
+def read_log(lines: Iterable[bytes], *, tools: Collection[str], ended: str) -> ServerSeen:
+    """Sum up the events that a tool host printed, by the server's own tools; its last line may be torn."""
+    known = {tool: tool for tool in tools}
     connections, listed = 0, set[str]()
     counts = {kind: Counter[str]() for kind in ("calls", "failed", "refused")}
     for line in lines:
@@ -159,12 +165,12 @@ def read_log(lines: Iterable[bytes], *, ended: str) -> ServerSeen:
             event = parse_object(line)
         except MalformedJsonError:
             continue
-        tool, tools = str(event.get("tool")), event.get("tools")
+        tool, listing = known.get(str(event.get("tool")), OTHER), event.get("tools")
         match event.get("event"):
             case "opened":
                 connections += 1
-            case "listed" if isinstance(tools, list):
-                listed.update(map(str, cast("list[object]", tools)))
+            case "listed" if isinstance(listing, list):
+                listed.update(known.get(str(each), OTHER) for each in cast("list[object]", listing))
             case "called":
                 counts["refused" if event.get("withheld") is True else "calls"][tool] += 1
             case "answered" if event.get("is_error") is True:

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ __all__ = [
     "between",
     "rewritten_skill",
     "run_bench_trial",
+    "shown_paths",
     "skill_places",
 ]
 
@@ -59,6 +61,8 @@ PATCH: Final = "change.patch"
 SKILLS: Final = ".claude/skills"
 """Where many agents look, whatever place of their own they have."""
 DETAIL_CHARACTERS: Final = 2000
+SHOWN_PATHS: Final = 1000
+SHOWN_CHARACTERS: Final = 100_000
 JUDGED_FIELDS: Final = (
     "authored_tests_passed",
     "authored_test_output",
@@ -141,7 +145,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
         "integrity_flags": [*integrity_flags(work.sessions), *work.flags],
-        "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin),
+        "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin, _skill_tools(agent.agent)),
         "plan_produced": work.artifacts.get("plan"),
     }
     if task.is_review:
@@ -151,11 +155,11 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     return row if left_over is None else row | _end_of_clean_up(row, left_over)
 
 
-def _plugin_seen(work: _Work, plugin: PluginFiles | None) -> list[Row] | None:
+def _plugin_seen(work: _Work, plugin: PluginFiles | None, tools: Sequence[str]) -> list[Row] | None:
     """What the model was told of the arm's plugin, session by session; None where there is none."""
     if plugin is None:
         return None
-    return [plugin_seen(session.phase, session.rows, plugin) for session in work.sessions]
+    return [plugin_seen(session.phase, session.rows, plugin, tools) for session in work.sessions]
 
 
 def _clean_up(stack: ExitStack) -> str | None:
@@ -212,7 +216,8 @@ def _work(
             work.flags.append(f"{phase.name}: plugin was not there")
         if phase.skill is not None:
             proven = _prove(agent.agent, session, phase.skill, order.marker)
-            if proven and not is_from_plugin(session.rows, phase.skill, bench.arm.plugin):
+            tools = _skill_tools(agent.agent)
+            if proven and not is_from_plugin(session.rows, phase.skill, bench.arm.plugin, tools):
                 proven = False  # a skill of the same name, from elsewhere
             proofs.append(proven)
             work.flags += _flag_of_proof(phase, proven, session)
@@ -227,9 +232,13 @@ def _work(
 
 
 def _prove(agent: Agent, session: Session, skill: str, marker: str) -> bool | None:
+    return prove_skill(session.rows, skill, agent.skills, marker=marker, tools=_skill_tools(agent))
+
+
+def _skill_tools(agent: Agent) -> tuple[str, ...]:
+    """What the agent calls its tools for skills."""
     control = agent.tools.get(Tool.SKILL)
-    tools = () if control is None else control.names
-    return prove_skill(session.rows, skill, agent.skills, marker=marker, tools=tools)
+    return () if control is None else tuple(control.names)
 
 
 def _end_of_evidence(session: Session) -> Ended | None:
@@ -301,6 +310,20 @@ def between(before: Change, now: Change) -> Change:
     return Change(entries=tuple(entries), refused=refused, excess=now.excess)
 
 
+def shown_paths(paths: Sequence[bytes]) -> list[str]:
+    """Paths as a row names them: the first ones, and how many more there are; pure."""
+    shown: list[str] = []
+    n_characters = 0
+    for path in paths[:SHOWN_PATHS]:
+        shown.append(path.decode(errors="backslashreplace"))
+        n_characters += len(shown[-1])
+        if n_characters > SHOWN_CHARACTERS:
+            shown.pop()
+            break
+    more = len(paths) - len(shown)
+    return [*shown, f"and {more} more"] if more else shown
+
+
 def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path, places: tuple[str, ...]) -> Row:
     """Keep the change, whole and as a patch, and measure it without plans and skills."""
     change, template = work.change, prepared.template
@@ -317,8 +340,8 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path,
         "patch_file": PATCH if churn.patch else None,
         "patch_truncated": churn.patch_truncated,
         "change_file": CHANGE,
-        "refused_paths": [each.path.decode(errors="backslashreplace") for each in change.refused],
-        "links_out": [path.decode(errors="backslashreplace") for path in change.links_out],
+        "refused_paths": shown_paths([each.path for each in change.refused]),
+        "links_out": shown_paths(change.links_out),
     }
 
 

@@ -197,7 +197,10 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
             pass
     for name in SAME_IN_A_TASK:
         fold.note(f"task {row.get('task')}", name, row)
-    fold.note(f"block {row.get('block')}", SETUP_LAYER, row)
+    if SETUP_LAYER in row:
+        fold.note(f"block {row.get('block')}", SETUP_LAYER, row)
+    else:
+        fold.count(ReasonKind.MIXED_SETUP, f"without {SETUP_LAYER}: what they began with is not known")
     for name in SAME_IN_AN_ARM:
         fold.note(f"arm {row.get('arm')}", name, row)
     _look_at_its_surroundings(row, fold)
@@ -206,7 +209,10 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
 
 def _look_at_its_surroundings(row: Row, fold: _Fold) -> None:
     seen: object = row.get(ENVIRONMENT)
-    for label, value in cast("dict[str, object]", seen).items() if isinstance(seen, dict) else ():
+    if not isinstance(seen, dict):
+        fold.count(ReasonKind.MIXED_ENVIRONMENT, f"without {ENVIRONMENT}: what their sessions saw is not known")
+        return
+    for label, value in cast("dict[str, object]", seen).items():
         fold.environments.setdefault((str(row.get("task")), label), set()).add(repr(value))
 
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
 from fairtrial.evidence.bench_remarks import RemarkFold, Remarks
-from fairtrial.evidence.endings import is_systemic, is_void, kind_of
+from fairtrial.evidence.endings import EndingKind, is_systemic, is_void, kind_of
 from fairtrial.evidence.reviews import CountedReview, ReviewAggregate, aggregate_reviews, counted_review
 from fairtrial.evidence.rows import Row, measured, required_text, text
 from fairtrial.stats.summary import median, percent_saved, total
@@ -312,12 +312,17 @@ def savings(aggregates: Aggregates, *, baseline: str = BASELINE) -> Savings:
 
 
 def broken_incumbents(aggregates: Aggregates, *, incumbents: Collection[str] = INCUMBENTS) -> list[str]:
-    """Name the incumbent arms that ran and resolved nothing in any task, even where every run was void."""
+    """Name the incumbent arms that ran and resolved nothing in any task, even where every run was void.
+
+    Only a perfect review is resolved. One that can be scored is what a better one is compared with, and not broken.
+    """
     resolved: Counter[str] = Counter()
     for arms in aggregates.values():
         for arm, aggregate in arms.items():
             if aggregate.runs:
                 resolved[arm] += aggregate.resolved
+                if aggregate.review is not None:
+                    resolved[arm] += aggregate.error_kinds.get(EndingKind.ORACLE_FAILED, 0)
     return sorted(arm for arm in incumbents if arm in resolved and resolved[arm] == 0)
 
 

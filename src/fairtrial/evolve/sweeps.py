@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fairtrial.bench.arm_plugin import asked_plugins
+from fairtrial.bench.arms import arms_named, read_arms
 from fairtrial.errors import HostError, NotEnoughEvidenceError
 from fairtrial.evidence.bench import BenchFold, BenchSummary
 from fairtrial.evidence.endings import EndingKind
@@ -19,8 +21,9 @@ from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.sweep.bench_sweep import begin_bench, resume_bench
 from fairtrial.sweep.execute import Event
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions
+from fairtrial.workspace.overlay import incumbent_of
 
-__all__ = ["Finished", "run_sweep", "summary_of"]
+__all__ = ["Finished", "for_pairs", "run_sweep", "summary_of"]
 
 OUR_BUG = 70
 
@@ -42,6 +45,22 @@ class Finished:
     results: Results
     seal: str
     summary: BenchSummary
+
+
+def for_pairs(options: BenchOptions, candidates: Sequence[str]) -> BenchOptions:
+    """The sweep of some candidate arms and their incumbents, with the plugins that these work with and no other.
+
+    Raises:
+        ConfigError: The arms' file is wrong.
+    """
+    incumbents = [incumbent_of(name) or "" for name in candidates]
+    found = arms_named(incumbents, read_arms(None if options.arms_file is None else Path(options.arms_file)))
+    asked = asked_plugins(arm.entry.plugin for arm in found)
+    return replace(
+        options,
+        arms=tuple(name for pair in zip(incumbents, candidates, strict=True) for name in pair),
+        plugins={name: place for name, place in options.plugins.items() if name in asked},
+    )
 
 
 def run_sweep(

@@ -28,7 +28,7 @@ from fairtrial.evolve.proposal import (
 from fairtrial.evolve.record import EvolutionFiles, GenerationFiles
 from fairtrial.evolve.spending import spent_usd
 from fairtrial.evolve.stops import is_lost_by_stops
-from fairtrial.evolve.sweeps import Finished, run_sweep
+from fairtrial.evolve.sweeps import Finished, for_pairs, run_sweep
 from fairtrial.evolve.values import OUTCOME_SCHEMA, Ending, EndKind, Step, StepKind, StepOutcome, StepResult
 from fairtrial.host.clock import monotonic_s, rfc3339, utc_now
 from fairtrial.host.signals import stop_requests
@@ -43,7 +43,7 @@ from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.sweep.scratch import scratch_base
-from fairtrial.workspace.overlay import Overlay, incumbent_of, read_overlay, required_candidate_arms
+from fairtrial.workspace.overlay import Overlay, read_overlay, required_candidate_arms
 
 __all__ = ["Work"]
 
@@ -288,9 +288,8 @@ class Work:
         required = required_candidate_arms(overlay.skills, self.bound.skills)
         is_manual = options.initial_overlay is not None and here == self.files.generation(0)
         return replace(
-            options.bench,
+            for_pairs(options.bench, required),
             only=tasks,
-            arms=tuple(name for arm in required for name in (incumbent_of(arm) or "", arm)),
             candidate=replace(
                 options.candidate,
                 overlay=str(here.candidate.resolve()),

@@ -167,7 +167,7 @@ class Exchange:
             await spool.fill(self._incoming.body())
             self.row.request_bytes = spool.n_bytes
             outline = await read_outline(spool.pieces()) if spool.is_large else None
-            call = self._judge(dialect, route, spool, outline)
+            call = await self._judge(dialect, route, spool, outline)
         except TooLargeError:
             raise _Refused("body", 413, ErrorKind.TOO_LARGE, f"the body is over {MAX_BODY_BYTES} bytes") from None
         except BadRequestError as error:
@@ -202,7 +202,7 @@ class Exchange:
         self._sink = Sink(self._incoming, rule)
         return rule
 
-    def _judge(self, dialect: Dialect, route: Route, spool: Spool, outline: Outline | None) -> Call:
+    async def _judge(self, dialect: Dialect, route: Route, spool: Spool, outline: Outline | None) -> Call:
         """Read the body and decide whether it may go on, changed if need be; return what it asks.
 
         Raises:
@@ -210,7 +210,6 @@ class Exchange:
             _Refused: It may not go on.
         """
         trial, row = self._trial, self.row
-        row.markers = spool.words_in(trial.opening.markers)
         # Whoever plays a script or writes one reads the texts themselves.
         is_read = trial.source.reads_conversation or trial.opening.record is not None
         outline = None if is_read else outline
@@ -240,6 +239,8 @@ class Exchange:
         if decision is ModelDecision.REFUSE:
             models = ", ".join(trial.opening.models)
             raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
+        # After every refusal of what it asks: a body costs a session nothing, and looking through it costs every other.
+        row.markers = await spool.words_in(trial.opening.markers)
         changed = dialect.with_usage_reported(body) if trial.opening.include_usage else None
         if changed is not None:
             row.usage_was_asked_for = True

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 from fairtrial.wire.http1 import PIECE_BYTES
+from fairtrial.wire.loop import sleep_s
 
 __all__ = ["IN_MEMORY_BYTES", "MAX_BODY_BYTES", "Spool", "TooLargeError"]
 
@@ -90,17 +91,20 @@ class Spool:
             start += len(data)
             yield data
 
-    def words_in(self, words: Iterable[str]) -> tuple[str, ...]:
-        """Those of the words that stand in it."""
-        sought = {word: word.encode() for word in words}
+    async def words_in(self, words: Iterable[str]) -> tuple[str, ...]:
+        """Those of the words that stand in it; between two pieces others may run."""
+        asked = tuple(dict.fromkeys(words))
+        sought = {word: word.encode() for word in asked}
         longest = max(map(len, sought.values()), default=0)
-        found: set[str] = set()
         tail = b""
         for data in self.part(0, self.n_bytes) if sought else ():
             seen = tail + data
-            found |= {word for word, written in sought.items() if written in seen}
+            sought = {word: written for word, written in sought.items() if written not in seen}
+            if not sought:
+                break
             tail = seen[len(seen) - longest + 1 :] if longest > 1 else b""
-        return tuple(word for word in sought if word in found)
+            await sleep_s(0)
+        return tuple(word for word in asked if word not in sought)
 
     def replace_large(self, pieces: Iterable[bytes]) -> None:
         """Hold another body instead, which is made from this one.

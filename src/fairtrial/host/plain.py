@@ -6,11 +6,12 @@ its words, variables and files name such a place they are changed to name the re
 descriptors are limited as in a sandbox.
 """
 
+import errno
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from typing import Final
@@ -27,6 +28,8 @@ __all__ = ["launch_plain", "rename_places"]
 
 _FIRST_PASSED_FD: Final = 3
 _HOSTS_OWN: Final = frozenset({"/tmp", "/dev/shm", "/run"})  # noqa: S108 - what is there stays there
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_EMPTY: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST})
 _SCRIPT: Final = 'trap : TERM INT HUP; "$@" {fd}>&-; printf \'{{"exit-code": %d}}\\n\' "$?" >&{fd}'
 """Says how the command ended, as Bubblewrap would. What asks the group to end must not end this shell."""
 
@@ -104,16 +107,51 @@ def _content(content: bytes, places: Mapping[str, str]) -> bytes:
 
 
 def _link_mounts(spec: SandboxSpec, sources: Sequence[str], places: Mapping[str, str], stack: ExitStack) -> None:
-    """Show by a link what is mounted in another mount, as dependencies are in the workspace, while the command runs."""
+    """Show by a link what is mounted in another mount, as dependencies are in the workspace, while the command runs.
+
+    An earlier command may have put anything there, and its links would lead us, who may be root, to the host's own
+    files: so none is followed, and what is in the way stays there.
+    """
     for bind, source in zip(spec.binds, sources, strict=True):
         above = [str(parent) for parent in PurePosixPath(bind.target).parents if str(parent) in places]
         if not above:
             continue
-        path = Path(places[above[0]], PurePosixPath(bind.target).relative_to(above[0]))
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()  # the empty place of a mount
-        if path.exists():
+        *parents, name = PurePosixPath(bind.target).relative_to(above[0]).parts
+        at = _enter(places[above[0]], parents)
+        if at is None:
+            continue
+        stack.callback(os.close, at)
+        try:
+            os.rmdir(name, dir_fd=at)  # the empty place of a mount
+        except OSError as problem:
+            if problem.errno not in _NOT_EMPTY:
+                raise
+        try:
+            os.symlink(source, name, dir_fd=at)
+        except FileExistsError:
             continue  # an oracle's own file lies there already
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(source)
-        stack.callback(path.unlink, missing_ok=True)
+        stack.callback(_unlink, at, name)
+
+
+def _enter(root: str, parents: Sequence[str]) -> int | None:
+    """Open a directory below another one, made where there is none; None where something else is in the way."""
+    at = os.open(root, _DIRECTORY)
+    for name in parents:
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=at)
+            below = os.open(name, _DIRECTORY, dir_fd=at)
+        except OSError as problem:
+            if problem.errno not in {errno.ENOTDIR, errno.ELOOP}:
+                raise
+            return None
+        finally:
+            os.close(at)
+        at = below
+    return at
+
+
+def _unlink(at: int, name: str) -> None:
+    """Take a link away, or what the command put in its place; a directory is its own work and stays."""
+    with suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(name, dir_fd=at)

@@ -28,7 +28,7 @@ from fairtrial.host.slot import Slot
 from fairtrial.host.tally import StreamTally
 from fairtrial.model.sandbox import Containment, Limit, SandboxResult, SandboxSpec, SandboxState
 
-__all__ = ["Sandbox", "run_sandbox", "start_sandbox"]
+__all__ = ["Sandbox", "blame", "run_sandbox", "start_sandbox"]
 
 TAIL_BYTES: Final = 64 * 1024
 _REAP_WAIT_S: Final = 2.0
@@ -65,6 +65,11 @@ def run_sandbox(
         spec, slot=slot, enforcement=enforcement, space=space, sink=sink, capture_bytes=capture_bytes
     ) as sandbox:
         result = sandbox.wait(beside)
+    return blame(result, spec, slot=slot, enforcement=enforcement)
+
+
+def blame(result: SandboxResult, spec: SandboxSpec, *, slot: Slot, enforcement: Enforcement) -> SandboxResult:
+    """Tell whose fault it was that a sandbox did not start: BROKEN is that of what a trial left in its tree."""
     if result.state is SandboxState.START_FAILURE and _starts_without_our_trees(spec, slot, enforcement):
         return replace(result, state=SandboxState.BROKEN, detail=f"its own tree cannot be used: {result.detail}")
     return result
@@ -388,7 +393,7 @@ class Sandbox:
             return SandboxState.LIMIT
         if self._report.exit_code is not None:
             return SandboxState.EXITED
-        return SandboxState.START_FAILURE  # `run_sandbox` finds out whose fault it was
+        return SandboxState.START_FAILURE  # `blame` finds out whose fault it was
 
     def _detail(self) -> str:
         if self._limit is Limit.WALL:

@@ -147,6 +147,7 @@ def write_outcome(results: Results, outcome: Mapping[str, object]) -> None:
     Raises:
         FileExistsError: The attempt has ended before: a bug of the caller.
         HostError: The file system refuses.
+        RowTooLongError: A row is; nothing was written.
         ValueError: The outcome lacks a member or is not strict JSON: a bug of the caller.
     """
     data = encode_outcome(outcome)
@@ -159,6 +160,7 @@ def encode_outcome(outcome: Mapping[str, object]) -> bytes:
     """Write an outcome as its file's bytes, rows last and one a line.
 
     Raises:
+        RowTooLongError: A row is.
         ValueError: It is not strict JSON, or a row is none: a bug of the caller.
     """
     rows = [b"".join(encode_row(row)) for row in take_objects(outcome, "rows")]

@@ -30,6 +30,7 @@ __all__ = [
     "LineError",
     "LineFault",
     "Link",
+    "RowTooLongError",
     "check_row",
     "cut_row",
     "encode_row",
@@ -126,6 +127,10 @@ class LineError(Exception):
         self.fault = fault
 
 
+class RowTooLongError(MalformedJsonError):
+    """A row is longer than a journal takes."""
+
+
 class ChainError(Exception):
     """The chain breaks at a line.
 
@@ -216,7 +221,7 @@ def encode_row(row: Mapping[str, object]) -> EncodedRow:
     """Write a trial's own row, without envelope.
 
     Raises:
-        ValueError: It is no row, is too long, or could not be read back.
+        ValueError: It is no row or could not be read back, or a RowTooLongError.
     """
     schema = check_row(row)
     return cut_row(encode_object({"schema": schema, **row}))
@@ -234,10 +239,10 @@ def cut_row(data: bytes) -> EncodedRow:
     """Cut a row in our own form, schema first, where the envelope goes.
 
     Raises:
-        MalformedJsonError: It is in another form, or too long for a journal.
+        MalformedJsonError: It is in another form, or a RowTooLongError.
     """
     if len(data) > MAX_ROW_BYTES:
-        raise MalformedJsonError(f"a row of {len(data)} bytes: keep what is long in an artifact")
+        raise RowTooLongError(f"a row of {len(data)} bytes: keep what is long in an artifact")
     match = _SCHEMA_FIRST.match(data)
     if match is None:
         raise MalformedJsonError("a row does not begin with a plain schema")

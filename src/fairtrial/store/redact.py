@@ -23,7 +23,9 @@ _WORD_START: Final = (
 )
 
 # Each shape after the words of which it needs one: a text that has none of them is not searched for it.
-# Every repetition is of one set of characters, so matching stays linear.
+# Every repetition is of one set of characters, so matching stays linear. Where a shape can begin inside itself, what
+# began and came to nothing is taken as group 1, which is no secret: looked through again from each place in it, a text
+# would take time with its square.
 _SHAPES: Final = {
     "private-key": (
         (b"PRIVATE KEY-----",),
@@ -45,7 +47,7 @@ _SHAPES: Final = {
     "hugging-face-token": ((b"hf_",), rb"hf_[A-Za-z0-9]{30,}"),
     "npm-token": ((b"npm_",), rb"npm_[A-Za-z0-9]{36}"),
     "stripe-key": ((b"k_live_", b"k_test_"), rb"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
-    "jwt": ((b"eyJ",), rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    "jwt": ((b"eyJ",), rb"eyJ(?:[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+|([A-Za-z0-9_-]*+))"),
     "url-password": ((b"://",), rb"(?<=://)[A-Za-z0-9._%-]{1,100}:[^\s/@\"'\\]{3,200}(?=@)"),
 }
 # Those in which case does not matter, after a word in lower case.
@@ -83,7 +85,7 @@ class Redactor:
     def redact(self, data: bytes) -> bytes:
         """Return the bytes with each secret replaced by `[redacted:what]`."""
         for name, pattern in self._patterns_for(data):
-            data, n = pattern.subn(b"[redacted:%b]" % name.encode(), data)
+            data, n = _take_out(pattern, data, mark=b"[redacted:%b]" % name.encode())
             self.n_redacted += n
         return data
 
@@ -93,7 +95,7 @@ class Redactor:
 
     def find(self, data: bytes) -> tuple[str, ...]:
         """Names of what would be taken out."""
-        return tuple(name for name, pattern in self._patterns_for(data) if pattern.search(data) is not None)
+        return tuple(name for name, pattern in self._patterns_for(data) if _holds(pattern, data))
 
     def _patterns_for(self, data: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
         """Known values first, then the shapes whose word is there."""
@@ -106,6 +108,17 @@ class Redactor:
         for name, word, pattern in _COMPILED_CASELESS:
             if word in lowered:
                 yield name, pattern
+
+
+def _take_out(pattern: re.Pattern[bytes], data: bytes, *, mark: bytes) -> tuple[bytes, int]:
+    if pattern.groups == 0:
+        return pattern.subn(mark, data)
+    n = sum(found.lastindex is None for found in pattern.finditer(data))
+    return pattern.sub(lambda found: mark if found.lastindex is None else found[0], data), n
+
+
+def _holds(pattern: re.Pattern[bytes], data: bytes) -> bool:
+    return any(found.lastindex is None for found in pattern.finditer(data))
 
 
 def _forms_of(value: str) -> Iterable[bytes]:

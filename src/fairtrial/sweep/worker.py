@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, Self
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.bench.node import Node
-from fairtrial.bench.rows import void_row
+from fairtrial.bench.rows import short_row, void_row
 from fairtrial.bench.trial import run_bench_trial
 from fairtrial.config.names import require_known, show_text
 from fairtrial.errors import ConfigError, HostError
@@ -31,6 +31,7 @@ from fairtrial.store.attempts import (
     write_intent,
     write_outcome,
 )
+from fairtrial.store.chain import RowTooLongError
 from fairtrial.store.layout import Results
 from fairtrial.sweep.resolve import new_subject
 
@@ -141,7 +142,11 @@ def run_attempt(spec: AnySpec, desk: Desk) -> Answer:
         for name, content in record.artifacts.items():
             write_durably(directory / name, content, mode=0o644)
         ending = {"artifacts": describe_artifacts(directory), "rows": rows, "ended_utc": _now()}
-        write_outcome(results, {"schema": OUTCOME_SCHEMA, **identity, **ending})
+        outcome = {"schema": OUTCOME_SCHEMA, **identity, **ending}
+        try:
+            write_outcome(results, outcome)
+        except RowTooLongError as problem:
+            write_outcome(results, outcome | {"rows": [_short_row(spec, rows[-1], str(problem))]})
     except (HostError, OSError) as problem:
         return Answer(key=spec.key, attempt=spec.attempt, error=str(problem))
     return Answer(key=spec.key, attempt=spec.attempt)
@@ -173,6 +178,18 @@ def _bug_row(spec: AnySpec, detail: str) -> dict[str, object]:
         return void_row(spec, EndingKind.UNKNOWN, detail)
     scenario = SCENARIOS[spec.loop.scenario]
     return RowBuilder.of(spec, scenario).void(scenario.stem, EndingKind.UNKNOWN, detail)
+
+
+def _short_row(spec: AnySpec, last: dict[str, object], detail: str) -> dict[str, object]:
+    """The one row of an attempt of which one is too long: what a session made so counts against its arm."""
+    LOG.warning("%s: %s", spec.key, detail)
+    if isinstance(spec, BenchSpec):
+        row = short_row(spec, last, detail)
+    else:
+        scenario = SCENARIOS[spec.loop.scenario]
+        row = RowBuilder.of(spec, scenario).void(scenario.stem, EndingKind.LIMIT_EXCEEDED, detail)
+        row["stray_processes"] = last["stray_processes"]
+    return row
 
 
 def _now() -> str:

@@ -12,14 +12,14 @@ import pytest
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.index import CONTEXTS, BuiltIndex, FoundContext, Host, build_index
 from fairtrial.bench.tasks import bind_task, read_task_file
-from fairtrial.bench.tool_server import BRIDGE, SOCKET, SOCKET_ROOT, ServerSeen, ToolServer
+from fairtrial.bench.tool_server import BRIDGE, OTHER, SOCKET, SOCKET_ROOT, ServerSeen, ToolServer
 from fairtrial.errors import HostError, IntegrityError
 from fairtrial.host.limits import probe_limits
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot
 from fairtrial.model.bench import Task
 from fairtrial.model.context import INDEX, ContextCommand, ContextInstallation, ContextProbe
-from fairtrial.model.sandbox import SandboxSpec
+from fairtrial.model.sandbox import SandboxSpec, SandboxState
 from fairtrial.plugins import Plugin
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.template import Template, make_template, resolve_commit
@@ -279,3 +279,24 @@ def test_a_server_that_cannot_be_started_is_a_fault_of_the_host(hidden_world: Wo
     with pytest.raises(HostError, match="not there, and was to be mounted"):
         ToolServer(found, built, hidden_world.host, tree=tmp_path / "gone")
     assert INDEX.startswith("/opt/context/")
+
+
+def test_a_server_whose_tree_was_closed_by_a_session_is_that_sessions_fault(
+    hidden_world: World, tmp_path: Path
+) -> None:
+    host, closed = hidden_world.host, hidden_world.host.slot.root / "closed"
+    closed.mkdir()
+    host.slot.give(closed)
+    closed.chmod(0)
+    with ToolServer(hidden_world.found(), hidden_world.build(), host, tree=closed) as server:
+        assert server.sandbox.wait().state is SandboxState.START_FAILURE
+        seen = server.end(tmp_path / "tools.jsonl", Redactor([]))
+    assert (seen.ended, seen.connections, seen.calls) == ("broken", 0, {})
+
+
+def test_a_session_that_makes_up_tools_adds_one_name_to_its_row(
+    ask: Callable[..., tuple[list[dict[str, Any]], ServerSeen]],
+) -> None:
+    answers, server = ask("look", *(f"made-up-{number}" for number in range(50)))
+    assert len(answers) == 1, "the server dies of the first: it has no such tool"
+    assert set(server.calls) == {"look", OTHER}

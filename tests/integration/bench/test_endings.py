@@ -189,3 +189,46 @@ def test_a_bug_of_ours_makes_a_void_and_nothing_else(
         assert of(row, "resolved", "error_kind") == (False, "unknown")
         assert row["error_detail"] == "ZeroDivisionError: division by zero"
         assert "in broken" in (directory / "exception.txt").read_text()
+
+
+@pytest.mark.timeout(580)
+def test_a_row_that_a_session_made_too_long_is_a_short_failure_and_the_worker_goes_on(
+    trial: RunTrial, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    specs: list[BenchSpec] = []
+
+    def noted(_node: Node, order: SessionOrder, _layer: Layer, _agent: FoundAgent) -> Session:
+        specs.append(order.spec)
+        raise ZeroDivisionError
+
+    names = """python3 - <<'END'
+import os
+os.chdir("tests")
+for part in range(7):
+    os.mkdir(b"\\1" * 250)
+    os.chdir(b"\\1" * 250)
+for number in range(1800):
+    open(b"%d.py" % number, "w").close()
+END
+"""
+    with monkeypatch.context() as patch:
+        patch.setattr(trial_module, "run_session", noted)
+        with pytest.raises(ZeroDivisionError):
+            trial(agent="nop", cheat=f"{MEND}\n{names}")
+    spec = replace(specs[0], results=str(tmp_path / "results"))
+    results = Results(root=tmp_path / "results")
+    (results.root / "trials").mkdir(parents=True)
+
+    def work() -> None:
+        with Desk() as desk:
+            assert run_attempt(spec, desk).error is None
+            assert run_attempt(replace(spec, attempt=2, bench=replace(spec.bench, cheat=None)), desk).error is None
+
+    run_as_a_worker(work)
+    (row,), (next_row,) = (
+        json.loads((results.attempt_dir(spec.key, attempt) / "outcome.json").read_text())["rows"] for attempt in (1, 2)
+    )
+    assert of(row, "ok", "resolved", "error_kind") == (False, False, "limit-exceeded")
+    assert row["error_detail"].startswith("a row of ")
+    assert of(row, "tests_edited", "sandboxed", "oracle_passed", "stray_processes") == (None, True, True, 0)
+    assert of(next_row, "error_kind", "tests_edited") == ("oracle-failed", []), "the worker goes on"

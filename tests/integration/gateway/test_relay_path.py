@@ -196,7 +196,7 @@ def test_a_large_body_is_judged_as_a_small_one_is(own_scene: Scene, own_provider
         for changes in (
             {"messages": [long, {"role": "user", "content": [away]}]},
             {"messages": [long], "tools": [{"type": "web_search_20250305", "name": "web_search"}]},
-            {"messages": [long], "model": "claude-opus-4-1"},
+            {"messages": [long], "model": "claude-opus-4-1", "system": mark},
             {"messages": [long], "k" * 5000: 1},
             {"messages": [{"role": "user", "content": "A" * (256 * 1024 * 5 - 110) + mark}]},
         ):
@@ -205,6 +205,7 @@ def test_a_large_body_is_judged_as_a_small_one_is(own_scene: Scene, own_provider
     *refused, passed = trial.wait_rows(5)
     assert [row.refusal for row in refused] == ["egress", "egress", "model", "body"]
     assert refused[0].refused == ("remote-url messages[1].content[0].source",)
+    assert [row.markers for row in refused] == [()] * 4, "nothing is looked for in what is refused"
     assert (passed.ending, passed.markers) == (Ending.ANSWERED, (mark,))
     assert len(own_provider.seen) == 1
 

@@ -52,6 +52,8 @@ def make_row() -> Callable[..., Row]:
             **{name: f"{name} of {task}" for name in ("setup_digest", "verify_digest", "oracle_digest")},
             "oracle_command_digest": "c",
             "oracle_manifest_digest": "m",
+            "setup_layer_digest": None,
+            "environment_undeclared": {},
             "arm_digest": arm,
             "candidate_overlay_digest": None,
             "recorded_at": rfc3339(utc_now() - timedelta(days=1)),

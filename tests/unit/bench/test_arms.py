@@ -228,6 +228,21 @@ def test_a_plugin_arm_without_its_plugin_and_a_plugin_without_an_arm_are_refused
         with_plugin(blobs, "baseline", None, {"compound-engineering": plugin(tmp_path / "ce")})
 
 
+def test_a_demanded_skill_is_either_placed_or_the_plugins(tmp_path: Path, blobs: BlobStore) -> None:
+    plugin(tmp_path / "own", "own")
+    for name in ("ce-work", "else"):
+        skill(tmp_path, name)
+    path = tmp_path / "arms.yaml"
+    own = "plugin: {name: own, version: 0.3.1, directory: own}"
+    text = "arms: {mine: {phases: [{prompt: x, skill: %s}], skills: {%s: %s}, " + own + "}}"
+    path.write_text(text % ("ce-work", "ce-work", "ce-work"))
+    with pytest.raises(ConfigError, match="'ce-work', which is placed for it and which plugin 'own' has too"):
+        with_plugin(blobs, "mine", path, {})
+    for words in (("ce-work", "else", "else"), ("else", "else", "else")):
+        path.write_text(text % words)
+        assert with_plugin(blobs, "mine", path, {}).phases[0].skill == words[0]
+
+
 def test_a_preset_demands_all_of_its_plugins_skills(tmp_path: Path, blobs: BlobStore) -> None:
     with pytest.raises(UsageError, match=r"has no skills/ce-code-review/SKILL\.md"):
         with_plugin(

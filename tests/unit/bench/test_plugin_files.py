@@ -132,6 +132,62 @@ def test_a_manifest_that_is_none_is_refused(manifest: str, plugin: Path, blobs: 
         capture(plugin, blobs)
 
 
+DEFINITIONS: list[tuple[dict[str, object], str]] = [
+    ({"hooks": {"SessionStart": []}}, "has 'hooks', which is not taken"),
+    ({"hooks": "./hooks/hooks.json"}, "has 'hooks', which is not taken"),
+    ({"mcpServers": {"docs": {"type": "http", "url": "https://example.org"}}}, "has 'mcpServers', which is not taken"),
+    ({"lspServers": {}}, "has 'lspServers', which is not taken"),
+    ({"experimental": {"monitors": "./m.json"}}, "has 'experimental', which is not taken"),
+    ({"commands": "./commands/"}, "has 'commands', but the arm's parts do not"),
+    ({"skills": ["./skills/", "./more/"]}, r'skills has "./more/", which is no path below skills/'),
+    ({"skills": "./"}, "is no path below skills/"),
+    ({"skills": "./skills/../agents"}, "is no path below skills/"),
+    ({"skills": "/skills/"}, "is no path below skills/"),
+    ({"skills": [{"source": "./skills/"}]}, "is no path below skills/"),
+]
+
+
+@pytest.mark.parametrize(("more", "problem"), DEFINITIONS)
+def test_a_manifest_that_defines_what_is_not_taken_is_refused_by_the_keys_name(
+    more: dict[str, object], problem: str, plugin: Path, blobs: BlobStore
+) -> None:
+    (plugin / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": "acme", "version": "1.2.3", **more}))
+    with pytest.raises(UsageError, match=rf"plugin\.json: .*{problem}"):
+        capture(plugin, blobs)
+
+
+@pytest.mark.parametrize(("more", "problem"), DEFINITIONS)
+def test_so_is_a_marketplace_with_such_an_entry(
+    more: dict[str, object], problem: str, plugin: Path, blobs: BlobStore
+) -> None:
+    market = {"name": "m", "owner": {"name": "o"}, "plugins": [{"name": "acme", "source": "./", **more}]}
+    (plugin / ".claude-plugin" / "marketplace.json").write_text(json.dumps(market))
+    with pytest.raises(UsageError, match=rf"marketplace\.json: plugins\[0\]: .*{problem}"):
+        capture(plugin, blobs)
+
+
+@pytest.mark.parametrize("market", ["", "[]", '{"plugins": {}}', '{"plugins": ["acme"]}'])
+def test_a_marketplace_that_cannot_be_read_is_refused(market: str, plugin: Path, blobs: BlobStore) -> None:
+    (plugin / ".claude-plugin" / "marketplace.json").write_text(market)
+    with pytest.raises(UsageError, match=r"marketplace\.json"):
+        capture(plugin, blobs)
+
+
+def test_plain_metadata_and_paths_of_the_parts_are_taken(plugin: Path, blobs: BlobStore) -> None:
+    entry = {"name": "acme", "version": "1.2.3", "keywords": ["a"], "license": "MIT", "homepage": "https://example.org"}
+    manifest = {**entry, "skills": "./skills/", "commands": ["./commands/say.md"]}
+    market = {
+        "name": "m",
+        "owner": {"name": "o"},
+        "plugins": [{**entry, "source": "./", "skills": ["./skills/acme-work"]}],
+    }
+    (plugin / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
+    (plugin / ".claude-plugin" / "marketplace.json").write_text(json.dumps(market))
+    captured = capture(plugin, blobs, parts=("skills", "commands"))
+    assert ".claude-plugin/marketplace.json" in taken(blobs, captured)
+    assert captured.offers == ("acme:acme-work", "acme:say")
+
+
 def test_a_directory_that_is_no_plugin_is_refused(tmp_path: Path, blobs: BlobStore) -> None:
     with pytest.raises(UsageError, match=r"plugin\.json"):
         capture(tmp_path / "nowhere", blobs)

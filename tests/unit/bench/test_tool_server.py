@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairtrial.bench.tool_server import bridge_to, read_log, tool_markers, wire_tools
+from fairtrial.bench.tool_server import OTHER, bridge_to, read_log, tool_markers, wire_tools
 from fairtrial.gateway.ledger import Ending, SeenCall, WireRow
 
 TOOLS = ("find_symbol", "list-files")
@@ -63,9 +63,21 @@ def test_a_log_is_summed_up_and_its_torn_end_passed_over() -> None:
         {"event": "called", "connection": 1, "tool": "rename", "withheld": True},
         {"event": "turned-away", "connection": 17},
     ]
-    seen = read_log([*(json.dumps(event).encode() for event in events), b'{"event": "opened"'], ended="stopped")
+    lines = [*(json.dumps(event).encode() for event in events), b'{"event": "opened"']
+    seen = read_log(lines, tools=("a", "b", "rename"), ended="stopped")
     assert (seen.ended, seen.connections, seen.listed) == ("stopped", 1, ("a", "b"))
     assert (seen.calls, seen.failed_calls, seen.refused_calls) == ({"a": 1}, {"a": 1}, {"rename": 1})
+
+
+def test_names_that_are_no_tool_of_the_server_are_counted_as_one() -> None:
+    names = [f"t{number}" for number in range(1000)]
+    calls = [{"event": "called", "tool": name, "withheld": name < "t5"} for name in names]
+    answers = [{"event": "answered", "tool": name, "is_error": True} for name in (*names, "a")]
+    lines = [json.dumps(event).encode() for event in (*calls, *answers, {"event": "listed", "tools": ["a", *names]})]
+    seen = read_log(lines, tools=("a",), ended="stopped")
+    assert seen.listed == (OTHER, "a")
+    assert (seen.calls, seen.refused_calls) == ({OTHER: 555}, {OTHER: 445})
+    assert seen.failed_calls == {OTHER: 1000, "a": 1}
 
 
 def test_an_agent_is_told_of_a_context_by_a_program_without_secrets() -> None:

@@ -41,6 +41,8 @@ def row(arm: str = "old", task: str = "t", **fields: object) -> dict[str, object
         "oracle_digest": f"oracle of {task}",
         "oracle_command_digest": "c",
         "oracle_manifest_digest": "m",
+        "setup_layer_digest": None,
+        "environment_undeclared": {},
         "arm_digest": f"digest of {arm}",
         "candidate_overlay_digest": "o" if arm == "new" else None,
         "recorded_at": "2026-11-28T12:00:00.000000Z",
@@ -127,6 +129,8 @@ def test_no_row_of_either_arm_is_a_reason() -> None:
         ({"oracle_command_digest": "x"}, ReasonKind.MIXED_TASK),
         ({"oracle_manifest_digest": "x"}, ReasonKind.MIXED_TASK),
         ({"toolchain_digests": {"/opt/go": "x"}}, ReasonKind.MIXED_TASK),
+        ({"environment_undeclared": None}, ReasonKind.MIXED_ENVIRONMENT),
+        ({"environment_undeclared": ["hooks"]}, ReasonKind.MIXED_ENVIRONMENT),
         ({"arm_digest": "x"}, ReasonKind.MIXED_ARM),
         ({"candidate_overlay_digest": "x"}, ReasonKind.MIXED_ARM),
         ({"recorded_at": "yesterday"}, ReasonKind.UNDATED),
@@ -165,6 +169,8 @@ def test_one_row_that_does_not_fit_spoils_the_evidence(change: dict[str, object]
         "oracle_digest",
         "oracle_command_digest",
         "oracle_manifest_digest",
+        "setup_layer_digest",
+        "environment_undeclared",
         "arm_digest",
         "recorded_at",
     ],
@@ -191,6 +197,20 @@ def test_arms_of_one_block_begin_with_one_setup() -> None:
     assert (
         kinds([*pair("a", "a"), *(each | {"block": "t/1", "setup_layer_digest": "b"} for each in pair("a", "a"))]) == []
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("setup_layer_digest", ReasonKind.MIXED_SETUP, "what they began with is not known"),
+        ("environment_undeclared", ReasonKind.MIXED_ENVIRONMENT, "what their sessions saw is not known"),
+    ],
+)
+def test_a_row_that_does_not_say_what_it_began_with_or_saw_is_not_known_to_be_alike(
+    name: str, kind: ReasonKind, words: str
+) -> None:
+    (reason,) = admit([*ROWS, without(name)], POLICY, FIT)
+    assert reason == Reason(kind=kind, detail=f"1 of 5 rows are without {name}: {words}.")
 
 
 def test_what_no_arm_asks_for_must_have_been_seen_alike() -> None:

@@ -132,6 +132,18 @@ def test_an_incumbent_is_broken_when_it_resolved_nothing_anywhere_even_if_all_is
     assert broken_incumbents(aggregates, incumbents=["candidate_workflow", "absent"]) == ["candidate_workflow"]
 
 
+def test_a_reviewing_incumbent_is_broken_when_no_review_can_be_believed_and_not_when_none_is_perfect() -> None:
+    review = {"clean_control": False, "weighted_f1": 0.5, "verdict_correct": False}
+    rows = [
+        row("review", task="a", kind="oracle-failed", review=review),
+        row("review", task="b", kind="infra-error"),
+        row("other", kind="review-evidence-invalid", review=review),
+        row("workflow", kind="oracle-failed"),
+    ]
+    aggregates = summarize(rows).aggregates
+    assert broken_incumbents(aggregates, incumbents=["review", "other", "workflow"]) == ["other", "workflow"]
+
+
 def test_only_consecutive_outage_endings_make_a_streak() -> None:
     kinds = [
         "infra-error",

@@ -87,6 +87,8 @@ def row(task: str, arm: str, run: int, cost_usd: float, *, resolved: bool) -> Ro
         "oracle_digest": task,
         "oracle_command_digest": task,
         "oracle_manifest_digest": task,
+        "setup_layer_digest": None,
+        "environment_undeclared": {},
         "arm_digest": arm,
         "candidate_overlay_digest": arm,
         "recorded_at": "2026-11-29T11:00:00Z",

@@ -1,6 +1,7 @@
 """Where a body is while it is looked at: in memory when small, in a file without a name when large, nowhere after."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -94,3 +95,53 @@ def test_a_body_beyond_the_limit_is_let_go_at_once(tmp_path: Path) -> None:
     with pytest.raises(TooLargeError):
         run(tmp_path, [piece] * (MAX_BODY_BYTES // len(piece) + 1), look)
     assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_words_are_found_wherever_they_stand_also_across_two_pieces(tmp_path: Path, is_large: bool) -> None:
+    n_pieces = 6 if is_large else 2
+    data = bytearray(b"x" * PIECE_BYTES * n_pieces)
+    across = PIECE_BYTES * (n_pieces - 1) - 3
+    data[:5], data[across : across + 6], data[-4:] = b"first", b"across", b"last"
+
+    async def look(spool: Spool) -> None:
+        assert spool.is_large is is_large
+        assert await spool.words_in(["last", "none", "first", "across", "last"]) == ("last", "first", "across")
+        assert await spool.words_in(["none"]) == ()
+        assert await spool.words_in([]) == ()
+
+    run(tmp_path, [bytes(data[start : start + PIECE_BYTES]) for start in range(0, len(data), PIECE_BYTES)], look)
+
+
+def test_others_run_while_a_large_body_is_looked_through(tmp_path: Path) -> None:
+    n_turns = 0
+
+    async def look(spool: Spool) -> None:
+        nonlocal n_turns
+        looking = asyncio.create_task(spool.words_in(["none"]))
+        while not looking.done():
+            n_turns += 1
+            await asyncio.sleep(0)
+        assert looking.result() == ()
+
+    run(tmp_path, [b"x" * PIECE_BYTES] * 8, look)
+    assert n_turns >= 8
+
+
+def test_a_body_is_looked_through_no_further_than_to_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    pread = os.pread
+
+    def count(fd: int, n_bytes: int, start: int) -> bytes:
+        read.append(start)
+        return pread(fd, n_bytes, start)
+
+    async def look(spool: Spool) -> None:
+        monkeypatch.setattr(os, "pread", count)
+        assert await spool.words_in(["abc", "b"]) == ("abc", "b")
+        monkeypatch.undo()
+
+    run(tmp_path, [b"x" * PIECE_BYTES, b"abc" + b"x" * PIECE_BYTES, *[b"x" * PIECE_BYTES] * 6], look)
+    assert read == [0, PIECE_BYTES]

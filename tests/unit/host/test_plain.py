@@ -94,6 +94,60 @@ def test_what_is_mounted_in_the_workspace_is_there_meanwhile(slot: Slot, tree: P
     assert list(tree.iterdir()) == []
 
 
+@pytest.fixture
+def mounted(tmp_path: Path) -> Bind:
+    """A dependency, two directories below the top of the workspace."""
+    (tmp_path / "dependency").mkdir()
+    (tmp_path / "dependency" / "m").write_text("of it")
+    return Bind(source=tmp_path / "dependency", target=f"{WORKSPACE}/sub/lib")
+
+
+def test_a_mount_in_a_directory_that_is_not_there_makes_it(slot: Slot, tree: Path, mounted: Bind) -> None:
+    assert run("cat sub/lib/m", slot, tree, mounted).stdout.tail == b"of it"
+    assert list((tree / "sub").iterdir()) == []
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_link_that_an_earlier_command_left_leads_nowhere(
+    is_whole: bool, slot: Slot, tree: Path, mounted: Bind, tmp_path: Path
+) -> None:
+    """Neither above a mount nor in its place: nothing is made, emptied or removed where it points."""
+    (tmp_path / "hosts" / "lib").mkdir(parents=True)
+    if is_whole:
+        (tree / "sub").symlink_to(tmp_path / "hosts")
+    else:
+        (tree / "sub").mkdir()
+        (tree / "sub" / "lib").symlink_to(tmp_path / "hosts" / "lib")
+    result = run("exit 3", slot, tree, mounted)
+    assert (result.state, result.returncode) == (SandboxState.EXITED, 3)
+    assert [path.name for path in (tmp_path / "hosts").iterdir()] == ["lib"]
+    assert (tmp_path / "hosts" / "lib").is_dir()
+    assert not (tmp_path / "hosts" / "lib").is_symlink()
+    assert (tree / "sub" if is_whole else tree / "sub" / "lib").is_symlink(), "it is the command's own work"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mv sub away; ln -s {hosts} sub",
+        "rm sub/lib; mkdir sub/lib; echo x >sub/lib/own",
+        "rm -r sub",
+        "rm -r sub; echo x >sub",
+        "rm sub/lib; ln -s {hosts} sub/lib",
+    ],
+)
+def test_whatever_a_command_makes_of_a_mounts_place_it_ends_as_itself_and_the_hosts_files_stay(
+    script: str, slot: Slot, tree: Path, mounted: Bind, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").mkdir()
+    (tmp_path / "hosts" / "lib").write_text("the host's")
+    for _ in range(2):
+        result = run(f"{script.format(hosts=tmp_path / 'hosts')}; exit 3", slot, tree, mounted)
+        assert (result.state, result.returncode) == (SandboxState.EXITED, 3)
+        assert (tmp_path / "hosts" / "lib").read_text() == "the host's"
+        assert (tmp_path / "dependency" / "m").read_text() == "of it"
+
+
 def test_a_command_that_heeds_term_ends_in_its_grace_and_one_that_does_not_is_killed(slot: Slot, tree: Path) -> None:
     soft = run("trap 'echo stopping; exit 3' TERM; sleep 60 & wait", slot, tree, limits=Limits(wall_s=0.2, grace_s=20))
     assert (soft.state, soft.returncode, soft.limit) == (SandboxState.TIMEOUT, 3, Limit.WALL)

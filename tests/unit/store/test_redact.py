@@ -49,6 +49,18 @@ def test_json_stays_json(name: str) -> None:
     assert json.loads(Redactor().redact_text(text))["a"].startswith("before ")
 
 
+@pytest.mark.parametrize("between", ["", "-", " ", "/", ".eyJabcdefghi "])
+def test_what_only_begins_like_a_token_is_looked_through_once(between: str) -> None:
+    before = "eyJ" * 400_000 + between
+    redactor = Redactor()
+    assert redactor.redact_text(f"{before}{SHAPES['jwt']}/").endswith("[redacted:jwt]/")
+    assert redactor.n_redacted == 1
+    innocent = ("eyJ" * 400_000 + ".eyJ ").encode()
+    assert redactor.redact(innocent) == innocent
+    assert redactor.find(innocent) == ()
+    assert redactor.n_redacted == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
