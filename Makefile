@@ -50,7 +50,7 @@ setup: ## make .venv hold what requirements/dev.lock lists
 agents: ## install the agent command lines (2 GB) below .cache/agents; print what to put on PATH
 	@requirements/agents/setup
 
-gitnexus: ## install the context gitnexus (1 GB; noncommercial use alone) below .cache/gitnexus; print what to put on PATH
+gitnexus: ## install the context gitnexus (840 MB; noncommercial use alone) below .cache/gitnexus; print what to put on PATH
 	@requirements/gitnexus/setup
 
 oak: ## put oak below .cache/built, built where no copy is at hand (15 minutes); print what to put on PATH

@@ -19,7 +19,6 @@ from hypothesis import settings
 from fairtrial.host.files import remove_tree
 from fairtrial.host.slot import Slot, open_slot
 
-
 ACCEPTS_NONCOMMERCIAL: Final = os.environ.get("FAIRTRIAL_ACCEPT_NONCOMMERCIAL") == "1"
 """Whoever runs the tests says that their use of it is not commercial."""
 

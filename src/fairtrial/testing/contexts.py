@@ -1,11 +1,15 @@
 """The conformance suite of contexts: how a stranger proves a new one, and how ours are proven.
 
-Each case builds an index of a small repository in the real sandbox, as a trial does. It needs the context's entry point
-and programs, git and Bubblewrap, and says by `NonconformityError` what is not as it must be. With pytest:
+The cases look at one index of a small repository, built in the real sandbox as a trial does. That needs the context's
+entry point and programs, git and Bubblewrap. They say by `NonconformityError` what is not as it must be. With pytest:
+
+    @pytest.fixture(scope="module")
+    def world(directory: Path) -> ContextWorld:
+        return make_world(HANDS, directory)
 
     @pytest.mark.parametrize("case", CONTEXT_CASES, ids=str)
-    def test_my_context_conforms(case: ContextCase, directory: Path) -> None:
-        case.check(HANDS, directory)
+    def test_my_context_conforms(case: ContextCase, world: ContextWorld) -> None:
+        case.check(world)
 """
 
 import json
@@ -29,7 +33,7 @@ from fairtrial.store.redact import Redactor
 from fairtrial.testing.agents import NonconformityError
 from fairtrial.workspace.template import Template, make_template
 
-__all__ = ["CONTEXT_CASES", "ContextCase", "ContextHands"]
+__all__ = ["CONTEXT_CASES", "ContextCase", "ContextHands", "ContextWorld", "make_world"]
 
 NOWHERE: Final = "a_symbol_of_no_file"
 # A client that waits for each answer: a server may leave what it has not answered when its client ends.
@@ -83,30 +87,23 @@ class ContextHands:
     answer: str
 
 
-class _World:
-    """A repository that hides `answers`, with a file that names it, and an index of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextWorld:
+    """A repository that hides `answers`, with a file that names it, and an index of it.
 
-    def __init__(self, hands: ContextHands, directory: Path) -> None:
-        self.hands = hands
-        self.found: FoundContext = find_context(hands.context)
-        repository = directory / "repo"
-        settings = dict.fromkeys(self.found.context.settings, "neither this nor that")
-        for name, text in {**_FILES, **settings}.items():
-            (repository / name).parent.mkdir(parents=True, exist_ok=True)
-            (repository / name).write_text(text)
-        (directory / "test_hidden.py").write_text("")
-        (directory / "tasks.yaml").write_text(json.dumps({"tasks": [_TASK]}))
-        identity = ("-c", "user.name=suite", "-c", "user.email=suite@example.invalid")
-        for words in (["init", "--quiet"], ["add", "--all"], [*identity, "commit", "--quiet", "--message=suite"]):
-            git(words, cwd=repository)
-        document, parsed = read_task_file(directory / "tasks.yaml")
-        self.task = bind_task(document, 0, parsed.tasks[0], BlobStore(directory / "blobs"))
-        slot = open_slot(directory)
-        self.host = Host(slot=slot, enforcement=probe_limits(slot), scratch=directory)
-        self.template: Template = make_template(
-            repository, self.task.commit, slot.root / "t", slot=slot, hide=self.task.hidden
-        )
-        self.built: BuiltIndex = build_index(self.found, self.task, self.template, self.host)
+    Attributes:
+        hands: How the context is asked.
+        found: The context on this host.
+        host: What the index was built with.
+        template: The tree that it was built from.
+        built: The index.
+    """
+
+    hands: ContextHands
+    found: FoundContext
+    host: Host
+    template: Template
+    built: BuiltIndex
 
     def prove(self, marker: str) -> bytes:
         """What its query finds of a marker."""
@@ -150,6 +147,31 @@ class _World:
         return [json.dumps(answers.get(number)) for number in range(2, 2 + len(calls))], seen
 
 
+def make_world(hands: ContextHands, directory: Path) -> ContextWorld:
+    """Build the index in an empty directory that any user may enter, with a short path.
+
+    Raises:
+        FairtrialError: There is no such context here, or its index was refused.
+    """
+    found, repository = find_context(hands.context), directory / "repo"
+    settings = dict.fromkeys(found.context.settings, "neither this nor that")
+    for name, text in {**_FILES, **settings}.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+    (directory / "test_hidden.py").write_text("")
+    (directory / "tasks.yaml").write_text(json.dumps({"tasks": [_TASK]}))
+    identity = ("-c", "user.name=suite", "-c", "user.email=suite@example.invalid")
+    for words in (["init", "--quiet"], ["add", "--all"], [*identity, "commit", "--quiet", "--message=suite"]):
+        git(words, cwd=repository)
+    document, parsed = read_task_file(directory / "tasks.yaml")
+    task = bind_task(document, 0, parsed.tasks[0], BlobStore(directory / "blobs"))
+    slot = open_slot(directory)
+    host = Host(slot=slot, enforcement=probe_limits(slot), scratch=directory)
+    template = make_template(repository, task.commit, slot.root / "t", slot=slot, hide=task.hidden)
+    built = build_index(found, task, template, host)
+    return ContextWorld(hands=hands, found=found, host=host, template=template, built=built)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCase:
     """One thing that every context must do.
@@ -160,23 +182,23 @@ class ContextCase:
     """
 
     name: str
-    look: Callable[[_World], None]
+    look: Callable[[ContextWorld], None]
 
-    def check(self, hands: ContextHands, directory: Path) -> None:
-        """Try it with a context, in an empty directory that any user may enter, with a short path.
+    def check(self, world: ContextWorld) -> None:
+        """Try it with a context.
 
         Raises:
             NonconformityError: The context does not do it.
-            FairtrialError: It could not be tried, or the index was refused.
+            FairtrialError: It could not be tried.
         """
-        self.look(_World(hands, directory))
+        self.look(world)
 
     @override
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
 
 
-def _an_index(world: _World) -> None:
+def _an_index(world: ContextWorld) -> None:
     context, built = world.found.context, world.built
     _require(world.found.probe.version is not None, "it tells no version")
     _require(built.files > 0, "its index has no files")
@@ -184,14 +206,14 @@ def _an_index(world: _World) -> None:
     _require(not {*context.tools} & {*context.mutating}, "a tool is offered and withheld")
 
 
-def _a_query(world: _World) -> None:
+def _a_query(world: ContextWorld) -> None:
     _require(world.prove("twice") != b"", "its query does not find the function 'twice', which the tree has")
     for marker in ("the_hidden_answer", "points_at_it", NOWHERE):
         said = world.prove(marker)
         _require(said == b"", f"its query finds {marker!r}: {said[:200]!r}")
 
 
-def _an_answer(world: _World) -> None:
+def _an_answer(world: ContextWorld) -> None:
     hands, mutating = world.hands, world.found.context.mutating
     (answer, *refusals), seen = world.ask([(hands.tool, hands.arguments), *((tool, {}) for tool in mutating)])
     _require(hands.answer in answer, f"{hands.tool} answers {answer[:500]}, without {hands.answer!r}")
