@@ -79,7 +79,7 @@ _FAILED: Final = pytest.StashKey[bool]()
 _FOREIGN: Final = ("FAIRTRIAL_", "FOSSIL_", "GIT_", "HG", "XDG_")
 """Variables of the person who runs the tests that would change what is tested."""
 
-_OURS: Final = ("FAIRTRIAL_ACCEPT_NONCOMMERCIAL", "FAIRTRIAL_REQUIRE")
+_OURS: Final = ("FAIRTRIAL_ACCEPT_NONCOMMERCIAL", "FAIRTRIAL_KILLS", "FAIRTRIAL_REQUIRE")
 
 settings.register_profile(
     "fairtrial", deadline=None
