@@ -19,12 +19,13 @@ from fairtrial.wire.http1 import (
     read_head,
     with_connection_close,
 )
+from fairtrial.wire.reader import ByteCount, CountedReader
 
 CHUNKED = Framing(kind=BodyKind.CHUNKED)
 
 
-def _fed(parts: Sequence[bytes]) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
+def _fed(parts: Sequence[bytes]) -> CountedReader:
+    reader = CountedReader(ByteCount(), asyncio.get_running_loop())
     for part in parts:
         reader.feed_data(part)
     reader.feed_eof()
