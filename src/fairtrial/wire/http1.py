@@ -422,16 +422,13 @@ async def _read_some(source: ByteSource, n_bytes: int) -> bytes:
         raise EndedEarlyError(str(error)) from error
 
 
-async def _read_counted(source: ByteSource, n_bytes: int) -> AsyncIterator[bytes]:
-    """Yield exactly so many bytes, in parts."""
-    left = n_bytes
-    while left:
-        data = await _read_some(source, min(left, PIECE_BYTES))
-        if not data:
-            msg = f"the connection ended {left} bytes before the body's end"
-            raise EndedEarlyError(msg)
-        left -= len(data)
-        yield data
+async def _read_part(source: ByteSource, n_left: int) -> bytes:
+    """Read a part of the next so many bytes."""
+    data = await _read_some(source, min(n_left, PIECE_BYTES))
+    if not data:
+        msg = f"the connection ended {n_left} bytes before the body's end"
+        raise EndedEarlyError(msg)
+    return data
 
 
 async def _read_trailer(source: ByteSource) -> bytes:
@@ -476,7 +473,8 @@ async def _read_chunks(source: ByteSource) -> AsyncIterator[Piece]:
             yield Piece(wire=line + trailer, n_prefix_bytes=len(line), n_payload_bytes=0)
             return
         prefix = line
-        async for data in _read_counted(source, left):
+        while left:
+            data = await _read_part(source, left)
             left -= len(data)
             end = b"" if left else await _read_chunk_end(source)
             yield Piece(wire=prefix + data + end, n_prefix_bytes=len(prefix), n_payload_bytes=len(data))
@@ -494,7 +492,10 @@ async def read_body(source: ByteSource, framing: Framing) -> AsyncIterator[Piece
         case BodyKind.NONE:
             return
         case BodyKind.LENGTH:
-            async for data in _read_counted(source, framing.n_bytes or 0):
+            left = framing.n_bytes or 0
+            while left:
+                data = await _read_part(source, left)
+                left -= len(data)
                 yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
         case BodyKind.CHUNKED:
             async for piece in _read_chunks(source):
