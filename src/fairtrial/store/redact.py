@@ -102,7 +102,9 @@ class Redactor:
         if self._values is not None and any(form in data for form in self._forms):
             yield "secret", self._values
         for name, words, pattern in _COMPILED:
-            for word in words:  # not any(): each line of a wire log comes by here, and a generator costs more than a look
+            for (
+                word
+            ) in words:  # not any(): each line of a wire log comes by here, and a generator costs more than a look
                 if word in data:
                     yield name, pattern
                     break

@@ -14,6 +14,7 @@ from fairtrial.wire.faults import Fault, FaultKind
 Scene = Any
 Provider = Any
 Trial = Any
+Handler = Any
 Reply = Any
 MakeAnswer = Callable[..., object]
 
@@ -67,7 +68,7 @@ def test_a_garbled_stream_breaks_the_client_and_not_the_framing(scene: Scene, na
     trial = scene.open(script_text=SCRIPT, include_usage=True, faults=(garbled,))
     broken, whole = (ask(trial, name, stream=True) for _ in range(2))
     assert (broken.status, broken.body.count(b"\xff{garbled")) == (200, 1)
-    with pytest.raises(ValueError, match="decode|Expecting|Invalid|Unterminated"):
+    with pytest.raises(ValueError, match=r"decode|Expecting|Invalid|Unterminated"):
         read_events(broken.body)
     assert read_events(whole.body)
     assert [row.usage.output for row in trial.rows] == [4, 4]  # what the model said is paid for, whoever spoilt it
@@ -81,7 +82,7 @@ def test_a_malformed_stream_of_a_provider_passes_as_it_is_and_is_named(
 ) -> None:
     trial = scene.open()
 
-    def send_nonsense(handler: Any) -> None:
+    def send_nonsense(handler: Handler) -> None:
         handler.begin_stream()
         handler.chunk(b"data: \xff{garbled\n\ndata: []\n\n")
         handler.chunk(b"")
