@@ -94,7 +94,7 @@ class Exchange:
             self.row.reply_bytes = self._incoming.n_reply_bytes
             self.row.fault_fired = self._sink.fired
             self.row.elapsed_ms = self._since_ms(self._begun_s)
-            self._trial.finish(self.row)
+            self._trial.finish(self.row, told_s=self._sink.replied_s)
 
     def _since_ms(self, start_s: float) -> float:
         return round((loop_s() - start_s) * 1000, 3)

@@ -62,6 +62,12 @@ def test_each_dialect_plays_the_script_and_is_counted_alike(scene: Scene, name: 
     assert (usage.cache_read, usage.output) == (3, 4)
 
 
+def test_a_scripted_model_takes_its_time(scene: Scene) -> None:
+    trial = scene.open(script_text=SCRIPT.replace("usage:", "delay_s: 0.2\n        usage:"))
+    assert ask(trial, "anthropic-messages", stream=True).status == 200
+    assert trial.rows[0].provider_ms >= 200
+
+
 @pytest.mark.parametrize("name", ASKED)
 def test_a_garbled_stream_breaks_the_client_and_not_the_framing(scene: Scene, name: str) -> None:
     garbled = Fault(match="POST", nth=1, kind=FaultKind.GARBLE_REPLY, parameter=100)

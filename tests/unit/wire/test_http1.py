@@ -280,6 +280,20 @@ fragments = st.lists(
 
 
 @settings(deadline=None)
+@given(fragments)
+def test_a_head_reads_the_same_at_once_and_byte_by_byte(parts: list[bytes]) -> None:
+    def outcome(*parts: bytes) -> object:
+        try:
+            return _read_head(*parts)
+        except (BadMessageError, EndedEarlyError) as error:
+            return type(error)
+
+    raw = b"".join(parts)
+    for whole in (raw, b"GET / HTTP/1.1\r\n" + raw + b"\r\n\r\n"):
+        assert outcome(whole) == outcome(*(bytes([byte]) for byte in whole))
+
+
+@settings(deadline=None)
 @given(fragments, st.sampled_from(BodyKind), st.integers(0, 2**40))
 def test_whatever_arrives_is_read_to_an_end_or_refused(parts: list[bytes], kind: BodyKind, n_bytes: int) -> None:
     async def read_all() -> None:
