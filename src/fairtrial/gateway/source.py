@@ -217,22 +217,22 @@ class Decoder:
         """What the next bytes hold, as far as it can be read: all of it is to be taken, or nothing that follows."""
         if self.problem is not None:
             return ()
-        return (data,) if self._zlib is None else self._inflate(self._zlib, data)
+        return (data,) if self._zlib is None else self._inflate(data)
 
-    def _inflate(self, inflater: "zlib._Decompress", data: bytes) -> Iterator[bytes]:
+    def _inflate(self, data: bytes) -> Iterator[bytes]:
         part = b""
         try:
             # Input may be used up while some of what it holds is still to come out.
-            while data or len(part) == PIECE_BYTES:
-                part = inflater.decompress(data, PIECE_BYTES)
+            while self._zlib is not None and (data or len(part) == PIECE_BYTES):
+                part = self._zlib.decompress(data, PIECE_BYTES)
                 self._n_bytes += len(part)
                 if self._n_bytes > MAX_DECODED_BYTES:
                     self.problem = f"content-encoding: holds more than {MAX_DECODED_BYTES} bytes"
                     return
                 yield part
-                data = inflater.unconsumed_tail
-                if inflater.unused_data:  # gzip may come in several members, one behind the other
-                    data = inflater.unused_data
-                    inflater = self._zlib = zlib.decompressobj(_GZIP_OR_ZLIB)
+                data = self._zlib.unconsumed_tail
+                if self._zlib.unused_data:  # gzip may come in several members, one behind the other
+                    data = self._zlib.unused_data
+                    self._zlib = zlib.decompressobj(_GZIP_OR_ZLIB)
         except zlib.error as error:
             self.problem = f"broken content-encoding: {error}"
