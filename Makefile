@@ -26,8 +26,9 @@ demo: ## set up, then compare two ways of working (scripted, offline), measure g
 	$(BIN)/fairtrial loop --subjects git --scenarios publication_under_fault_v1 --transport http --runs 1 --faults \
 	  reply_lost_reused,reply_lost_fresh,request_lost,client_killed,server_refuses
 
+# More processes than cores: tests wait for half of their time.
 test: setup ## set up, then run every test (ARGS="-k name" or a path for some)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 # pyright would look for a newer release of itself, and use the home directory and /tmp.
 lint: export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

@@ -73,6 +73,8 @@ _FAILED: Final = pytest.StashKey[bool]()
 _FOREIGN: Final = ("FAIRTRIAL_", "FOSSIL_", "GIT_", "HG", "XDG_")
 """Variables of the person who runs the tests that would change what is tested."""
 
+_OURS: Final = ("FAIRTRIAL_KILLS", "FAIRTRIAL_REQUIRE")
+
 settings.register_profile(
     "fairtrial", deadline=None
 )  # the machine is shared: an example may take long and still be right
@@ -93,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: remove_tree(temporary))
     for directory in (temporary, home):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    for name in [name for name in os.environ if name.startswith(_FOREIGN) and name != "FAIRTRIAL_REQUIRE"]:
+    for name in [name for name in os.environ if name.startswith(_FOREIGN) and name not in _OURS]:
         del os.environ[name]
     os.environ.update(
         HOME=str(home),

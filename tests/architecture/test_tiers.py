@@ -124,3 +124,20 @@ def test_a_clone_with_a_long_path_gets_short_temporary_directories_and_leaves_no
     output = run_suite(clone, clone_elsewhere, suite, programs=(), require=None)
     used, *_ = re.findall(r"at (/var/tmp/ft-.*)\.$", output, re.MULTILINE)
     assert not Path(used).parent.exists()
+
+
+def test_only_variables_that_are_meant_for_the_tests_reach_them(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = """
+import os
+
+SEEN = {name for name in os.environ if name.startswith("FAIRTRIAL_")}
+
+def test_it():
+    assert SEEN == {"FAIRTRIAL_KILLS"}
+"""
+    monkeypatch.setenv("FAIRTRIAL_KILLS", "7")
+    monkeypatch.setenv("FAIRTRIAL_LOG", "debug")
+    output = run_suite(clone, tmp_path, suite, programs=(), require=None)
+    assert output.endswith("exit 0"), output

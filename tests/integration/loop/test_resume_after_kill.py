@@ -129,7 +129,8 @@ def test_a_sweep_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path: P
         assert sweep.returncode == -signal.SIGKILL, said
         assert b"Traceback" not in said
         if not undisturbed.exists():
-            shutil.copytree(results, undisturbed)
+            (undisturbed / "trials").mkdir(parents=True)  # the same sweep, of which nothing has been done
+            shutil.copy(results / "sweep.json", undisturbed)
     sweep_id = json.loads((results / "sweep.json").read_bytes())["sweep"]
     finished = subprocess.run(resume, check=False, capture_output=True, timeout=900)
     assert finished.returncode == 0, finished.stderr
