@@ -17,8 +17,8 @@ from fairtrial.evolve.values import EvolveOptions
 from fairtrial.model.bench import REVIEW_RUNNER
 from fairtrial.promote.promoter import Gate
 from fairtrial.store.strict_json import JsonObject
+from fairtrial.sweep.bench_inputs import open_inputs, private_blobs
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
-from fairtrial.sweep.bench_sweep import open_inputs, private_blobs
 from fairtrial.workspace.overlay import Overlay, OverlayFile, candidate_of, incumbent_of, overlay_digest
 from fairtrial.workspace.skill_layout import SkillLayout
 

@@ -12,7 +12,7 @@ from fairtrial.promote.binding import Binding, BoundPolicy, bind_arm, bind_candi
 from fairtrial.promote.promotion import RunStatus, conclude
 from fairtrial.promote.target import sha256_of
 from fairtrial.store.layout import Results
-from fairtrial.sweep.bench_sweep import BenchInputs
+from fairtrial.sweep.bench_inputs import BenchInputs
 from fairtrial.sweep.candidate import FROZEN
 from fairtrial.workspace.overlay import MAX_OVERLAY_BYTES, incumbent_of
 
