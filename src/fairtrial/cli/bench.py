@@ -47,7 +47,6 @@ LOG = logging.getLogger(__name__)
 @click.option("--only", help="Ids of the tasks to run [default: all].")
 @click.option("--arms", default="workflow,workflow_direct,baseline", show_default=True, help="Names of the arms.")
 @treatment_options
-@click.option("--context", metavar="NAME", help="The context of arms that do not name one (see `fairtrial plugins`).")
 @policy_options
 @path_option("--candidate-overlay", "Directory of a candidate's skills; --arms then names pairs of arms.")
 @click.option(
