@@ -42,7 +42,7 @@ OVER_TCP = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git"
 def play(make_trial: MakeTrial, name: str, transport: Transport, *faults: str) -> tuple[Row, dict[str, Row]]:
     spec, subject = make_trial(name, transport, "publication_under_fault_v1", faults=faults)
     rows = list(run_loop_trial(spec, subject).rows)
-    assert rows[-1]["returncode"] == 0, rows[-1]
+    assert rows[-1]["returncode"] == 0, rows[-1].get("stderr", rows[-1])
     return rows[-1], {row["fault_case"]: row for row in rows if "fault_case" in row}
 
 
