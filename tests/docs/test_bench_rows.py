@@ -66,7 +66,7 @@ class TestOnASweep:
         self, bench_rows: list[Row], read_table: ReadTable, names: Names
     ) -> None:
         told = lines_of(read_table, "Every row", "Measured attempts")
-        for name in ("reported_usage", "sessions", "environment"):
+        for name in ("reported_usage", "sessions", "environment", "transcript_artifacts"):
             assert names(told[name]["meaning"]) == list(bench_rows[0][name][0]), name
         for name in ("agent_plugin", "limits_enforced", "oracle_counts"):
             assert names(told[name]["meaning"]) == list(bench_rows[0][name]), name

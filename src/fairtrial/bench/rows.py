@@ -12,6 +12,7 @@ from fairtrial.bench.probes import probe_flags
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
 from fairtrial.bench.tool_server import wire_tools
+from fairtrial.bench.transcript import TRANSCRIPT_SOURCE, Transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.ledger import WireRow, read_ledger
@@ -22,6 +23,7 @@ from fairtrial.model.bench import PluginFiles
 from fairtrial.model.sandbox import SandboxState
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
+from fairtrial.store.artifacts import render_digest
 from fairtrial.store.strict_json import encode_object
 
 __all__ = [
@@ -213,7 +215,9 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: S
         ],
         "sessions": [_session(session) for session in sessions],
         "transcript_missing": any(session.transcript is None for session in sessions),
-        "transcript_artifacts": [session.transcript for session in sessions if session.transcript is not None],
+        "transcript_artifacts": [
+            _artifact(session.transcript) for session in sessions if session.transcript is not None
+        ],
         "evidence_diagnostics": [s.transcript_problem for s in sessions if s.transcript_problem is not None],
         "agent_version": agent.probe.version,
         "environment": [{"phase": session.phase, **session.environment} for session in sessions],
@@ -367,6 +371,10 @@ def _reported(session: Session) -> Row | None:
         "skills_used": None if report.skills_used is None else list(report.skills_used),
         "is_error": report.is_error,
     }
+
+
+def _artifact(transcript: Transcript) -> Row:
+    return {"path": transcript.name, **render_digest(transcript.digest), "source": TRANSCRIPT_SOURCE}
 
 
 def _session(session: Session) -> Row:

@@ -124,7 +124,7 @@ def _choose(row: Row) -> ChosenRow:
     return ChosenRow(
         key=str(row.get("key")),
         attempt=attempt if isinstance(attempt, int) else 0,
-        transcripts=_texts(row.get("transcript_artifacts")),
+        transcripts=_paths(row.get("transcript_artifacts")),
         compact={
             "task": row.get("task"),
             "class": text(row.get("class")),
@@ -138,6 +138,12 @@ def _choose(row: Row) -> ChosenRow:
             "verify_tail": None if tail is None else redactor.redact_text(tail)[-VERIFY_TAIL_CHARACTERS:],
         },
     )
+
+
+def _paths(value: object) -> tuple[str, ...]:
+    """Names of files in a row's records of them."""
+    records = cast("list[object]", value) if isinstance(value, list) else []
+    return _texts([cast("Row", each).get("path") for each in records if isinstance(each, dict)])
 
 
 def _texts(value: object) -> tuple[str, ...]:
