@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test lint bench setup agents oak jj lock clean
+.PHONY: help demo test lint bench setup agents gitnexus oak jj lock clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand --tabs=14
@@ -50,6 +50,9 @@ setup: ## make .venv hold what requirements/dev.lock lists
 
 agents: ## install the agent command lines (2 GB) below .cache/agents; print what to put on PATH
 	@requirements/agents/setup
+
+gitnexus: ## install the context gitnexus (840 MB; noncommercial use alone) below .cache/gitnexus; print what to put on PATH
+	@requirements/gitnexus/setup
 
 oak: ## put oak below .cache/built, built where no copy is at hand (15 minutes); print what to put on PATH
 	@requirements/built/setup oak

@@ -19,6 +19,9 @@ from hypothesis import settings
 from fairtrial.host.files import remove_tree
 from fairtrial.host.slot import Slot, open_slot
 
+ACCEPTS_NONCOMMERCIAL: Final = os.environ.get("FAIRTRIAL_ACCEPT_NONCOMMERCIAL") == "1"
+"""Whoever runs the tests says that their use of it is not commercial."""
+
 
 class Part(NamedTuple):
     """A program that some tests need.
@@ -36,9 +39,11 @@ class Part(NamedTuple):
     places: tuple[str, ...] = ()
 
     def lacks(self, name: str) -> str | None:
-        """Say that the program is not there and how to get it; None when it is there."""
+        """Say that the program is not there, or not allowed, and how to get it; None when it may be used."""
         if shutil.which(name, path=":".join(self.places) or None) is not None:
-            return None
+            if self.tier != "noncommercial" or ACCEPTS_NONCOMMERCIAL:
+                return None
+            return f"{name} is for noncommercial use ({self.remedy})"
         place = f"in {' or '.join(self.places)}" if self.places else "on PATH"
         return f"{name} is not {place} ({self.remedy})"
 
@@ -57,13 +62,14 @@ PARTS: Final = {
     "gemini": Part("agents", "make agents"),
     "mini": Part("agents", "make agents"),
     "ctags": Part("agents", "apt-get install universal-ctags"),
+    "gitnexus": Part("noncommercial", "make gitnexus, its directory on PATH, and FAIRTRIAL_ACCEPT_NONCOMMERCIAL=1"),
     "rg": Part("agents", "make agents, or apt-get install ripgrep"),
     "oak": Part("built", "make oak, and its directory on PATH"),
     "jj": Part("built", "make jj, and its directory on PATH", ("jj-git",)),
     "jj-git": Part("built", "make jj, and its directory on PATH"),
 }
 
-TIERS: Final = ("core", "agents", "built")
+TIERS: Final = ("core", "agents", "built", "noncommercial")
 
 _LONGEST_ROOT_BYTES: Final = 40
 """Of the place for temporary files: the path of a unix socket ends at 107 bytes, that of a scratch directory at 60."""
@@ -73,7 +79,7 @@ _FAILED: Final = pytest.StashKey[bool]()
 _FOREIGN: Final = ("FAIRTRIAL_", "FOSSIL_", "GIT_", "HG", "XDG_")
 """Variables of the person who runs the tests that would change what is tested."""
 
-_OURS: Final = ("FAIRTRIAL_KILLS", "FAIRTRIAL_REQUIRE")
+_OURS: Final = ("FAIRTRIAL_ACCEPT_NONCOMMERCIAL", "FAIRTRIAL_KILLS", "FAIRTRIAL_REQUIRE")
 
 settings.register_profile(
     "fairtrial", deadline=None

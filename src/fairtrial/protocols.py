@@ -215,7 +215,11 @@ class Context(Protocol):
         install: The command that installs it.
         licence: What its licence restricts, in one sentence; "" for nothing that matters here.
         tools: Names of the tools that its server offers to arms.
-        mutating: Names of those that can change the tree: no arm is offered them, and calls of them are refused.
+        mutating: Names of its other tools, which can change the tree or the index: no arm is offered them, and calls of
+            them are refused.
+        settings: Names of files and directories by which a tree sets the context up, or brings an index: it is built
+            without them.
+        places: Files that it would write into the tree, which it cannot: put there, by path, before it is built.
     """
 
     tested_version: ClassVar[str]
@@ -223,13 +227,15 @@ class Context(Protocol):
     licence: ClassVar[str]
     tools: ClassVar[tuple[str, ...]]
     mutating: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[str, ...]]
+    places: ClassVar[Mapping[str, bytes]]
 
     def probe(self) -> ContextProbe:
         """Find its programs and their versions on this host."""
         ...
 
     def build(self, installation: ContextInstallation) -> ContextCommand:
-        """What writes the index below `INDEX` from the tree: regular files only, the same bytes for the same tree."""
+        """What writes the index below `INDEX` from the tree: regular files only, of one meaning for one tree."""
         ...
 
     def prove(self, installation: ContextInstallation, markers: Sequence[str]) -> ContextCommand:

@@ -44,7 +44,8 @@ def run_suite(clone: Path, directory: Path, suite: str, *, programs: tuple[str, 
     shutil.copy(clone / "pyproject.toml", directory)
     (directory / "test_it.py").write_text(suite)
     environment = {**os.environ, "PATH": str(directory / "bin")}
-    environment.pop("FAIRTRIAL_REQUIRE", None)
+    for name in ("FAIRTRIAL_ACCEPT_NONCOMMERCIAL", "FAIRTRIAL_REQUIRE"):
+        environment.pop(name, None)
     if require is not None:
         environment["FAIRTRIAL_REQUIRE"] = require
     argv = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:xdist", "-vv", "test_it.py"]
@@ -96,11 +97,19 @@ def test_with_every_part_there_nothing_is_skipped_but_for_the_user(clone: Path, 
 
 def test_a_misspelt_requirement_is_refused(clone: Path, tmp_path: Path) -> None:
     output = run_suite(clone, tmp_path, SUITE, programs=(), require="core,fosil")
-    assert (
-        "FAIRTRIAL_REQUIRE: unknown fosil; valid: core, agents, built, bwrap, cargo, claude, codex, ctags, fossil"
-        in output
-    )
+    valid = "core, agents, built, noncommercial, bwrap, cargo, claude, codex, ctags, fossil"
+    assert f"FAIRTRIAL_REQUIRE: unknown fosil; valid: {valid}" in output
     assert output.endswith("exit 4")
+
+
+def test_a_part_that_is_for_noncommercial_use_is_skipped_until_that_is_said(clone: Path, tmp_path: Path) -> None:
+    suite = "import pytest\n\n@pytest.mark.needs('gitnexus')\ndef test_it():\n    pass\n"
+    for require, says in ((None, "1 skipped"), ("noncommercial", "required by FAIRTRIAL_REQUIRE=noncommercial: ")):
+        directory = tmp_path / str(require)
+        directory.mkdir()
+        output = run_suite(clone, directory, suite, programs=("gitnexus",), require=require)
+        assert "gitnexus is for noncommercial use (make gitnexus, " in output
+        assert says in output
 
 
 def test_a_misspelt_need_fails_instead_of_skipping_for_ever(clone: Path, tmp_path: Path) -> None:

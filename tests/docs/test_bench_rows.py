@@ -18,7 +18,7 @@ from fairtrial.model.trial import BenchSpec, ModelSource
 from fairtrial.model.usage import TokenUsage
 from fairtrial.store.layout import open_results
 from fairtrial.store.sweep_file import read_sweep
-from fairtrial.sweep.bench_sweep import open_inputs, recorded_options
+from fairtrial.sweep.bench_inputs import open_inputs, recorded_options
 
 ReadTable = Callable[..., list[dict[str, str]]]
 Names = Callable[[str], list[str]]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fairtrial.testing.agents import AGENT_CASES, AgentHands
 from fairtrial.testing.conformance import RELATIVE_TOLERANCE, _kind_of
+from fairtrial.testing.contexts import CONTEXT_CASES, ContextHands
 
 ReadTable = Callable[..., list[dict[str, str]]]
 Names = Callable[[str], list[str]]
@@ -44,3 +45,10 @@ def test_what_the_suite_is_told_of_an_agent_is_told(read_table: ReadTable) -> No
     fields = dataclasses.fields(AgentHands)
     missing = dataclasses.MISSING
     assert required == [each.name for each in fields if each.default is missing and each.default_factory is missing]
+
+
+def test_the_suite_of_contexts_is_told(read_table: ReadTable) -> None:
+    lines = read_table(PAGE, "The suite of contexts")
+    assert [line["case"].strip("`") for line in lines if "case" in line] == [case.name for case in CONTEXT_CASES]
+    told = [line["field"].strip("`") for line in lines if "field" in line]
+    assert told == [field.name for field in dataclasses.fields(ContextHands)]

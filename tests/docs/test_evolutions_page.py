@@ -86,6 +86,12 @@ def test_the_evidence_is_told_whole(read_table: ReadTable, names: Names) -> None
     assert told == fields_of(Learning)
 
 
+def test_the_score_of_a_review_is_told_whole(read_table: ReadTable, names: Names) -> None:
+    (chosen,) = evidence.choose_rows([{"task": "t", "arm": "a", "error_kind": None, "review": {}}], {"t"})
+    told = [name for line in read_table(PAGE, "The score of a review") for name in names(line["field of a score"])]
+    assert told == list(chosen.compact["review"])  # type: ignore[call-overload] # a score
+
+
 def test_the_limits_are_those_of_the_program(reference: Path) -> None:
     text = " ".join((reference / PAGE).read_text().split())
     assert f"at most {evidence.MAX_ROWS} runs on learning tasks" in text

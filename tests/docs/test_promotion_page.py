@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.evidence import admit
-from fairtrial.promote.binding import Binding, BoundFile, BoundPolicy, Origin
+from fairtrial.promote.binding import Binding, BoundArm, BoundFile, BoundPolicy, Origin
 from fairtrial.promote.promotion import BoundDecision, BoundSweep, Promotion, RunStatus
 from fairtrial.promote.recovery import Backup, Recovery, State
 from fairtrial.workspace import overlay
@@ -36,6 +36,7 @@ def test_every_field_is_in_its_table_in_order(heading: str, kind: type, read_tab
     [
         ("promotion/1", "sweep", BoundSweep),
         ("binding", "candidate_files", BoundFile),
+        ("binding", "arms", BoundArm),
         ("binding", "policy", BoundPolicy),
         ("recovery/1", "backups", Backup),
     ],

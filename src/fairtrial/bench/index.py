@@ -7,6 +7,7 @@ such a file could lead an arm to it. What comes out belongs to us, is read-only,
 
 import hashlib
 import json
+import os
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
@@ -195,7 +196,10 @@ def _build(found: FoundContext, task: Task, template: Template, host: Host, iden
             open_layer(Base(trees=(template.tree,)), slot=host.slot, room=room, storage=Storage.DISK) as tree,
             open_layer(Base(trees=(empty,)), slot=host.slot, room=room, storage=Storage.DISK) as made,
         ):
-            withheld = withhold(Tree(tree.merged), markers)
+            prepared = Tree(tree.merged)
+            withheld = withhold(prepared, markers, settings=found.context.settings)
+            for path, content in found.context.places.items():
+                prepared.put_file(os.fsencode(path), content, 0o644, host.slot)
             command = found.context.build(found.installation)
             _run(found, command, host, tree=tree.merged, index=made.merged, writes=True, space=made.space)
             manifest = _freeze(Tree(made.merged), staged)
@@ -235,13 +239,15 @@ def _build(found: FoundContext, task: Task, template: Template, host: Host, iden
     return built
 
 
-def withhold(tree: Tree, markers: Sequence[str]) -> tuple[str, ...]:
+def withhold(tree: Tree, markers: Sequence[str], *, settings: Sequence[str]) -> tuple[str, ...]:
     """Take out of a tree what has a marker in its path or its bytes, or is too large to tell; return the paths.
+
+    Besides what is, or is below, one of the names in `settings`, wherever it is.
 
     Raises:
         TreeLimitError: There is too much in it to look at.
     """
-    sought = [marker.encode() for marker in markers]
+    sought, names = [marker.encode() for marker in markers], {os.fsencode(name) for name in settings}
     found: list[bytes] = []
     for item in tree.walk(most_entries=MOST_ENTRIES):
         if stat.S_ISDIR(item.mode):
@@ -251,7 +257,8 @@ def withhold(tree: Tree, markers: Sequence[str]) -> tuple[str, ...]:
             content += tree.read_link(item.path)
         elif stat.S_ISREG(item.mode):
             content += tree.read_file(item.path, MOST_SCANNED_BYTES)
-        if len(content) >= MOST_SCANNED_BYTES or any(marker in content for marker in sought):
+        is_setting = not names.isdisjoint(item.path.split(b"/"))
+        if is_setting or len(content) >= MOST_SCANNED_BYTES or any(marker in content for marker in sought):
             found.append(item.path)
     for path in found:
         tree.remove(path)

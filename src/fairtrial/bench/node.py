@@ -50,7 +50,7 @@ LAYERS_AT_ONCE: Final = 3
 BLOBS: Final = "blobs"
 
 
-_Key: TypeAlias = tuple[str, str, str, tuple[str, ...], str]
+_Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,10 +272,7 @@ class Node:
         Raises:
             HostError: It failed.
         """
-        copies = [f"{each.target} {each.digest}" for each in (*task.copies, *task.dependencies)]
-        parts = (task.repository, task.commit, *task.hidden, task.setup or "", *copies)
-        name = framed_digest(part.encode() for part in parts)[:16]
-        archive = self.blobs.root.parent / f"f{name}"
+        archive = self.blobs.root.parent / f"f{_set_up_digest(task)}"
         written = archive.with_suffix(".sha256")
         lock = archive.with_suffix(".lock")
         lock.touch()
@@ -324,7 +321,16 @@ class Node:
 
 
 def _key(task: Task) -> _Key:
-    return (task.id, task.repository, task.commit, task.hidden, task.setup_digest)
+    """A set-up for each task: what one task's limits stop, another's may not."""
+    return task.id, _set_up_digest(task)
+
+
+def _set_up_digest(task: Task) -> str:
+    """Of everything that decides which bytes a set-up leaves."""
+    copies = [f"{each.target} {each.digest}" for each in (*task.copies, *task.dependencies)]
+    world = [str(task.setup_network), *task.toolchains, *task.toolchain_digests]
+    parts = (task.repository, task.commit, task.setup or "", *map("\0".join, (task.hidden, copies, world)))
+    return framed_digest(part.encode() for part in parts)[:16]
 
 
 def limits_of(limits: TaskLimits, *, wall_s: float) -> Limits:

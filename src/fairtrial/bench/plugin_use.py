@@ -23,7 +23,8 @@ def markers_of(plugin: PluginFiles | None) -> tuple[str, ...]:
     """The texts that the gateway is to look for."""
     if plugin is None:
         return ()
-    return (*map(_listed, plugin.offers), *map(_loaded, _skills_of(plugin)))
+    listed = (text for offer in plugin.offers for text in _listings(offer))
+    return (*listed, *map(_loaded, _skills_of(plugin)))
 
 
 def listed_offers(rows: Sequence[WireRow], plugin: PluginFiles) -> tuple[str, ...]:
@@ -33,7 +34,9 @@ def listed_offers(rows: Sequence[WireRow], plugin: PluginFiles) -> tuple[str, ..
     """
     told = (row for row in rows if row.ending is not Ending.REFUSED)
     first = next((row for row in told if row.agent_claim is None and row.ask == "generate"), None)
-    return () if first is None else tuple(each for each in plugin.offers if _listed(each) in first.markers)
+    if first is None:
+        return ()
+    return tuple(offer for offer in plugin.offers if not {*first.markers}.isdisjoint(_listings(offer)))
 
 
 def loaded_skills_of(rows: Sequence[WireRow], plugin: PluginFiles, tools: Sequence[str]) -> tuple[str, ...]:
@@ -80,8 +83,9 @@ def _skills_of(plugin: PluginFiles) -> tuple[str, ...]:
     return tuple(each.partition(":")[2] for each in plugin.offers)
 
 
-def _listed(offer: str) -> str:
-    return f"- {offer}:"
+def _listings(offer: str) -> tuple[str, str]:
+    """How it is listed: with its description, or alone on its line where the descriptions would be too many."""
+    return f"- {offer}:", f"- {offer}{_LINE_END}"
 
 
 def _loaded(skill: str) -> str:

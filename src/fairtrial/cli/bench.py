@@ -30,8 +30,9 @@ from fairtrial.errors import UsageError
 from fairtrial.evidence.gate import METRICS
 from fairtrial.model.sandbox import Containment, Limit
 from fairtrial.promote.promoter import Gate
+from fairtrial.sweep.bench_inputs import open_inputs, private_blobs
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
-from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
+from fairtrial.sweep.bench_sweep import begin_bench
 from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.sweep.scratch import scratch_base
 from fairtrial.workspace.skill_layout import DEFAULT_LAYOUT, read_layout
@@ -46,7 +47,6 @@ LOG = logging.getLogger(__name__)
 @click.option("--only", help="Ids of the tasks to run [default: all].")
 @click.option("--arms", default="workflow,workflow_direct,baseline", show_default=True, help="Names of the arms.")
 @treatment_options
-@click.option("--context", metavar="NAME", help="The context of arms that do not name one (see `fairtrial plugins`).")
 @policy_options
 @path_option("--candidate-overlay", "Directory of a candidate's skills; --arms then names pairs of arms.")
 @click.option(

@@ -16,8 +16,9 @@ from fairtrial.evidence.controls import ControlVerdict, Held, judge_controls
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.report.document import Document, Table, print_document
 from fairtrial.store.sweep_file import read_sweep
+from fairtrial.sweep.bench_inputs import recorded_bindings
 from fairtrial.sweep.bench_plan import BenchOptions
-from fairtrial.sweep.bench_sweep import begin_bench, recorded_bindings
+from fairtrial.sweep.bench_sweep import begin_bench
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows
 
 __all__ = ["command"]

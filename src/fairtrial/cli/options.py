@@ -54,7 +54,7 @@ def path_option(name: str, text: str, *, required: bool = False) -> Callable[[F]
 
 
 def treatment_options(command: F) -> F:
-    """What is measured: skills, plugins, runs, model and agent; of `bench` and `evolve`."""
+    """What is measured: skills, plugins, runs, model, agent and context; of `bench` and `evolve`."""
     return _with(
         command,
         path_option("--arms-file", "YAML file with arms of your own."),
@@ -72,6 +72,9 @@ def treatment_options(command: F) -> F:
         click.option("--model", required=True, help="The model, by a name that always means the same."),
         click.option("--agent", default="claude-code", show_default=True, help="The agent (see `fairtrial plugins`)."),
         click.option("--effort", help="How hard the model shall think, in the agent's word."),
+        click.option(
+            "--context", metavar="NAME", help="The context of arms that do not name one (see `fairtrial plugins`)."
+        ),
     )
 
 

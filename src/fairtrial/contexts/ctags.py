@@ -9,7 +9,7 @@ that are compiled for it.
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +49,8 @@ class Ctags:
     licence: ClassVar[str] = ""
     tools: ClassVar[tuple[str, ...]] = ("find_symbol", "list_symbols", "search_symbols")
     mutating: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[tuple[str, ...]] = ()
+    places: ClassVar[Mapping[str, bytes]] = {}
 
     def probe(self) -> ContextProbe:
         """Find `ctags` and `mcp`."""

@@ -14,10 +14,11 @@ from fairtrial.bench.tasks import binding_changes, read_task_file, select_tasks,
 from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.evolve.material import SkillBase, read_skill_base
 from fairtrial.evolve.values import EvolveOptions
+from fairtrial.model.bench import REVIEW_RUNNER
 from fairtrial.promote.promoter import Gate
 from fairtrial.store.strict_json import JsonObject
+from fairtrial.sweep.bench_inputs import open_inputs, private_blobs
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
-from fairtrial.sweep.bench_sweep import open_inputs, private_blobs
 from fairtrial.workspace.overlay import Overlay, OverlayFile, candidate_of, incumbent_of, overlay_digest
 from fairtrial.workspace.skill_layout import SkillLayout
 
@@ -61,6 +62,11 @@ class Bound:
     def holdout_ids(self) -> tuple[str, ...]:
         """Ids of the holdout tasks."""
         return tuple(str(task["id"]) for task in self.holdout)
+
+    @property
+    def reviews(self) -> bool:
+        """The tasks are reviews: no arm does both, so all of them are, or none."""
+        return any(task["oracle_runner"] == REVIEW_RUNNER for task in self.learning)
 
     @property
     def layout(self) -> SkillLayout:

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from fairtrial.bench.controls import NOP, REFERENCE
 from fairtrial.evidence.endings import is_void, kind_of
-from fairtrial.evidence.rows import Row, measured, text
+from fairtrial.evidence.rows import Row, flag, measured, text
 from fairtrial.evolve.learnings import Learning
 from fairtrial.evolve.values import StepKind, StepOutcome
 from fairtrial.store.redact import Redactor
@@ -24,6 +24,15 @@ VERIFY_TAIL_CHARACTERS: Final = 600
 _CONTROLS: Final = frozenset({NOP, REFERENCE})
 """Agents that play a control: their transcripts and changes are references and cheats."""
 _FIGURES: Final = ("cost_usd", "num_turns", "output_tokens", "diff_files", "diff_insertions", "diff_deletions")
+_REVIEW_FIGURES: Final = (
+    "weighted_f1",
+    "weighted_precision",
+    "weighted_recall",
+    "blocker_recall",
+    "true_positives",
+    "false_positives",
+    "false_negatives",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +145,7 @@ def _choose(row: Row) -> ChosenRow:
             "session_ids": list(_texts(row.get("session_ids"))),
             "patch_file": text(row.get("patch_file")),
             "verify_tail": None if tail is None else redactor.redact_text(tail)[-VERIFY_TAIL_CHARACTERS:],
+            "review": _review(row),
         },
     )
 
@@ -144,6 +154,21 @@ def _paths(value: object) -> tuple[str, ...]:
     """Names of files in a row's records of them."""
     records = cast("list[object]", value) if isinstance(value, list) else []
     return _texts([cast("Row", each).get("path") for each in records if isinstance(each, dict)])
+
+
+def _review(row: Row) -> dict[str, object] | None:
+    """How good a review was. Which findings are right, and what was to be advised, are the labels, and stay hidden."""
+    found = row.get("review")
+    if not isinstance(found, dict):
+        return None
+    score = cast("Mapping[str, object]", found)
+    return {
+        "problem": text(score.get("problem")),
+        "verdict": text(score.get("verdict")),
+        "verdict_correct": flag(score.get("verdict_correct")),
+        "clean_pass": flag(score.get("clean_pass")),
+        **{name: measured(score.get(name)) for name in _REVIEW_FIGURES},
+    }
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ is nothing to hide: no repository of a task, no oracle, no reference, no cheat w
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final, cast
 
 from fairtrial.bench.trial import CHANGE
@@ -35,6 +36,7 @@ __all__ = [
     "MAX_PROPOSAL_BYTES",
     "OVERLAY",
     "PROPOSAL",
+    "Aim",
     "Given",
     "InvalidProposalError",
     "keep_candidate",
@@ -58,8 +60,7 @@ _IDENTITY: Final = {
     for part, value in (("NAME", "base"), ("EMAIL", "base@localhost"), ("DATE", "946684800 +0000"))
 }
 _PROMPT: Final = """\
-Improve the skills in {incumbent}/{root} (their files: {n_files}). Coding agents use them while they work on tasks; a
-candidate replaces them when it makes more tasks succeed, or makes them cheaper, without making any task fail.
+Improve the skills in {incumbent}/{root} (their files: {n_files}). Coding agents use them while they {aim}
 
 This is generation {generation}. The evidence lies in {evidence}/evidence.json ({n_rows} runs, {n_gate} earlier
 decisions, {n_learnings} learnings), transcripts in {evidence}/transcripts ({n_transcripts} files), earlier candidates
@@ -73,6 +74,18 @@ directory: what you changed and which evidence speaks for it. Nothing else that 
 _VERIFY: Final = f"test -s {PROPOSAL} && test -d {OVERLAY}"
 _ORACLE: Final = '. "$FAIRTRIAL_ORACLE_ROOT/given.sh" && echo "$FAIRTRIAL_NONCE" >&"$FAIRTRIAL_PROOF_FD"'
 _ORACLE_SCRIPT: Final = f"test -f {PROPOSAL} && test ! -L {PROPOSAL} && test -d {OVERLAY} && test ! -L {OVERLAY}\n"
+
+
+class Aim(StrEnum):
+    """What a better candidate does better, as its proposer is told."""
+
+    WORK = """\
+work on tasks; a
+candidate replaces them when it makes more tasks succeed, or makes them cheaper, without making any task fail."""
+    REVIEW = """\
+review changes; a
+candidate replaces them when its reviews find more of the defects, miss no severe one that was found before, advise
+rightly in every run, and find no more where nothing is wrong. What a review costs does not count."""
 
 
 class InvalidProposalError(UsageError):
@@ -91,6 +104,7 @@ class Given:
         evidence: `evidence.json`.
         transcripts: Ends of transcripts, by the name of their file.
         earlier: Files of earlier candidates, by path.
+        aim: What a better candidate does better.
     """
 
     generation: int
@@ -98,6 +112,7 @@ class Given:
     evidence: Mapping[str, object]
     transcripts: Mapping[str, bytes]
     earlier: Mapping[str, bytes]
+    aim: Aim = Aim.WORK
 
     def tree(self) -> dict[str, bytes]:
         """All files of the proposer's tree, by path."""
@@ -118,6 +133,7 @@ class Given:
         return _PROMPT.format(
             incumbent=INCUMBENT,
             root=layout.root,
+            aim=self.aim,
             n_files=len(self.skills),
             generation=self.generation,
             evidence=EVIDENCE,
@@ -193,6 +209,7 @@ def proposer_options(here: GenerationFiles, options: EvolveOptions) -> BenchOpti
         model=options.proposer_model,
         agent=options.proposer_agent,
         effort=None,
+        context=None,
         metric="cost_usd",
     )
 

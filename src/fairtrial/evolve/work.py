@@ -18,6 +18,7 @@ from fairtrial.evolve.learnings import read_learnings
 from fairtrial.evolve.material import SkillBase, read_evidence_rows, read_transcripts
 from fairtrial.evolve.next_step import Bounds, Used, over_bounds
 from fairtrial.evolve.proposal import (
+    Aim,
     Given,
     InvalidProposalError,
     keep_candidate,
@@ -218,6 +219,7 @@ class Work:
             evidence=document,
             transcripts=transcripts,
             earlier=self._earlier(before),
+            aim=Aim.REVIEW if self.bound.reviews else Aim.WORK,
         )
 
     def _earlier(self, before: Sequence[StepOutcome]) -> dict[str, bytes]:

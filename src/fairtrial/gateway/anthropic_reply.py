@@ -98,7 +98,8 @@ class AnthropicReader:
             for each in objects_in(self._usage, "iterations")
             if text_in(each, "type") not in {"message", "fallback_message"}
         ]
-        return sum_usage((_read_usage(self._usage), *compactions))
+        last = _read_usage(self._usage)
+        return sum_usage((last, *compactions)) if compactions else last
 
     def _take_message(self, message: JsonObject) -> None:
         self.found.reply_id = text_in(message, "id")

@@ -10,7 +10,7 @@ from fairtrial.gateway.fields import render_compact
 
 __all__ = ["ConversationBuilder", "digest_of"]
 
-_DIGEST_VERSION: Final = "conversation/1"
+_DIGEST_VERSION: Final = "conversation/2"
 
 
 class ConversationBuilder:
@@ -47,9 +47,4 @@ class ConversationBuilder:
 
 def digest_of(*parts: object) -> str:
     """Hex SHA-256 of plain values. A client writes its retry as it wrote the first try, so keys keep their order."""
-    hasher = hashlib.sha256(_DIGEST_VERSION.encode())
-    for part in parts:
-        data = render_compact(part)
-        hasher.update(len(data).to_bytes(8, "big"))
-        hasher.update(data)
-    return hasher.hexdigest()
+    return hashlib.sha256(render_compact((_DIGEST_VERSION, *parts))).hexdigest()

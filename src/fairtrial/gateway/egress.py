@@ -10,6 +10,7 @@ A client header that switches a beta on is let through: a beta opens fields of t
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Final, cast
 
 from fairtrial.gateway.dialect import Dialect, JsonObject, Refusal, Route
@@ -170,11 +171,16 @@ def check_request(dialect: Dialect, route: Route, body: JsonObject, *, grants: C
     return tuple(each for each in dialect.check(route, body) if each.grant not in grants)
 
 
+@cache
+def _beginnings(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name[:-1] for name in names if name.endswith("*"))
+
+
 def upstream_headers(dialect: Dialect, headers: Mapping[str, str], *, key: str) -> dict[str, str]:
     """The headers that go upstream: those of the client that the dialect passes, and the provider's key."""
-    exact = {name for name in dialect.passed_headers if not name.endswith("*")}
-    begun = tuple(name[:-1] for name in dialect.passed_headers if name.endswith("*"))
-    passed = {name: value for name, value in headers.items() if name in exact or (begun and name.startswith(begun))}
+    known = dialect.passed_headers
+    begun = _beginnings(known)
+    passed = {name: value for name, value in headers.items() if name in known or name.startswith(begun)}
     return {**passed, **dialect.auth_headers(key)}
 
 

@@ -94,7 +94,7 @@ class Exchange:
             self.row.reply_bytes = self._incoming.n_reply_bytes
             self.row.fault_fired = self._sink.fired
             self.row.elapsed_ms = self._since_ms(self._begun_s)
-            self._trial.finish(self.row)
+            self._trial.finish(self.row, told_s=self._sink.replied_s)
 
     def _since_ms(self, start_s: float) -> float:
         return round((loop_s() - start_s) * 1000, 3)
@@ -333,14 +333,7 @@ class Exchange:
 
     async def _relay_error(self, answer: Answer) -> None:
         """Pass an error on, without what it may quote of our key."""
-        data = b""
-        async for piece in answer.pieces:
-            data += piece
-            if len(data) > _MAX_ERROR_BYTES:
-                data = data[:_MAX_ERROR_BYTES]
-                break
-        decoder = Decoder(answer.header("content-encoding"))
-        content = self._trial.redactor.redact(decoder.decode(data))
+        content = self._trial.redactor.redact(await _read_error(answer))
         fields = tuple((name, value) for name, value in answer.fields if name != "content-encoding")
         self.row.ending = Ending.ERROR_STATUS
         self.row.detail = content[:500].decode("utf-8", "replace")
@@ -354,7 +347,8 @@ class Exchange:
         try:
             await self._sink.begin(answer.status, answer.fields, n_bytes=answer.n_bytes)
             async for data in answer.pieces:
-                meter.feed(decoder.decode(data))
+                for part in decoder.decode(data):
+                    meter.feed(part)
                 await self._sink.send(data)
             ended, client_left = True, False
         except UpstreamBrokenError:
@@ -394,6 +388,17 @@ class Exchange:
         if is_call and (row.usage is None or row.usage.is_lower_bound):
             problem = decoder.problem or reading.problem
             row.usage_problem = problem or ("the reply did not say" if row.usage is None else "the reply broke off")
+
+
+async def _read_error(answer: Answer) -> bytes:
+    """The first `_MAX_ERROR_BYTES` of an error, its content coding taken off."""
+    decoder, content = Decoder(answer.header("content-encoding")), b""
+    async for data in answer.pieces:
+        for part in decoder.decode(data):
+            content += part
+            if len(content) >= _MAX_ERROR_BYTES:
+                return content[:_MAX_ERROR_BYTES]
+    return content
 
 
 def _short(name: str | None) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairtrial.wire.faults import FaultKind, Garbler, PlannedFault
-from fairtrial.wire.loop import sleep_s
+from fairtrial.wire.loop import loop_s, sleep_s
 from fairtrial.wire.serve import Incoming
 
 __all__ = ["CutError", "Sink"]
@@ -22,11 +22,13 @@ class Sink:
     Attributes:
         status: The status that the client was sent; None while it was sent none.
         fired: The fault's effect is complete.
+        replied_s: When a whole reply was handed to the client, on the loop's clock; None while none was.
     """
 
     def __init__(self, incoming: Incoming, rule: PlannedFault | None) -> None:
         self.status: int | None = None
         self.fired = False
+        self.replied_s: float | None = None
         self._incoming = incoming
         self._rule = rule
         self._kind = None if rule is None else rule.fault.kind
@@ -95,6 +97,7 @@ class Sink:
 
     async def reply(self, status: int, fields: Sequence[tuple[str, str]], body: bytes) -> None:
         """Send a whole reply."""
+        self.replied_s = loop_s()
         if self._kind is None or self._kind is FaultKind.STATUS:
             await self._incoming.reply(status, fields, body)
             self.status = status

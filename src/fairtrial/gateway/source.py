@@ -1,7 +1,7 @@
 """Who answers: a provider. The scripted model and the recording fit the same Protocol; see `player`."""
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -10,10 +10,10 @@ from fairtrial.gateway.dialect import Call, Dialect
 from fairtrial.gateway.egress import upstream_headers
 from fairtrial.gateway.spool import Spool
 from fairtrial.wire.faults import Fault
-from fairtrial.wire.http1 import Fields
+from fairtrial.wire.http1 import PIECE_BYTES, Fields
 from fairtrial.wire.upstream import Reply, Upstream, UpstreamBrokenError
 
-__all__ = ["Answer", "Decoder", "Outgoing", "Provider", "Source"]
+__all__ = ["MAX_DECODED_BYTES", "Answer", "Decoder", "Outgoing", "Provider", "Source"]
 
 # Of a reply's headers, those that concern one connection, or tell the trial whose account pays for it.
 _NOT_PASSED: Final = frozenset(
@@ -25,6 +25,9 @@ _NOT_PASSED: Final = frozenset(
 _SMALL_BYTES: Final = 32 * 1024
 _GZIP_OR_ZLIB: Final = 47
 """For zlib: whichever of the two the header says."""
+
+MAX_DECODED_BYTES: Final = 256 << 20
+"""What a coded reply may hold. A thousandth of it can come over the wire, so what holds more is passed on unread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +199,7 @@ def _answer(reply: Reply) -> Answer:
 
 
 class Decoder:
-    """Reads through the content coding of a reply that was coded although we asked for none.
+    """Reads through the content coding of a reply that was coded although we asked for none, in bounded memory.
 
     Attributes:
         problem: Why what it returns is not the content; None while it is.
@@ -205,23 +208,31 @@ class Decoder:
     def __init__(self, coding: str) -> None:
         name = coding.strip().lower()
         self.problem: str | None = None
+        self._n_bytes = 0
         self._zlib = zlib.decompressobj(_GZIP_OR_ZLIB) if name in {"gzip", "x-gzip", "deflate"} else None
         if self._zlib is None and name not in {"", "identity"}:
             self.problem = f"content-encoding {name[:40]!r}"
 
-    def decode(self, data: bytes) -> bytes:
-        """Return what the next bytes hold, as far as it can be read."""
+    def decode(self, data: bytes) -> Iterable[bytes]:
+        """What the next bytes hold, as far as it can be read: all of it is to be taken, or nothing that follows."""
         if self.problem is not None:
-            return b""
-        if self._zlib is None:
-            return data
-        parts: list[bytes] = []
+            return ()
+        return (data,) if self._zlib is None else self._inflate(data)
+
+    def _inflate(self, data: bytes) -> Iterator[bytes]:
+        part = b""
         try:
-            while data:
-                parts.append(self._zlib.decompress(data))
-                data = self._zlib.unused_data
-                if data:  # gzip may come in several members, one behind the other
+            # Input may be used up while some of what it holds is still to come out.
+            while self._zlib is not None and (data or len(part) == PIECE_BYTES):
+                part = self._zlib.decompress(data, PIECE_BYTES)
+                self._n_bytes += len(part)
+                if self._n_bytes > MAX_DECODED_BYTES:
+                    self.problem = f"content-encoding: holds more than {MAX_DECODED_BYTES} bytes"
+                    return
+                yield part
+                data = self._zlib.unconsumed_tail
+                if self._zlib.unused_data:  # gzip may come in several members, one behind the other
+                    data = self._zlib.unused_data
                     self._zlib = zlib.decompressobj(_GZIP_OR_ZLIB)
         except zlib.error as error:
             self.problem = f"broken content-encoding: {error}"
-        return b"".join(parts)

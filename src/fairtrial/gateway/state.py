@@ -226,26 +226,31 @@ class TrialState:
         """Note a failure of the gateway itself: the trial is void."""
         self.internal_error = self.internal_error or self.redactor.redact_text(problem)
 
-    def finish(self, row: WireRow) -> None:
+    def finish(self, row: WireRow, *, told_s: float | None = None) -> None:
         """Price and count a request that has ended, and write its row. What goes wrong here voids the trial.
+
+        Args:
+            row: The request.
+            told_s: When the client was told how it ended, on the loop's clock; None for now.
 
         Raises:
             OSError: The wire log cannot be written.
         """
         try:
             self._price(row)
-            self._count(row)
+            self._count(row, told_s)
             self._ledger.write(row)
         except Exception as error:
             self.fail(f"row {row.n} of {self._ledger.path}: {type(error).__name__}: {error}")
             raise
 
-    def _count(self, row: WireRow) -> None:
+    def _count(self, row: WireRow, told_s: float | None) -> None:
         self._n_refused += not row.was_passed_on
         if row.digest is not None and row.ending is not Ending.ANSWERED and row.was_passed_on:
             self._failed[row.digest] += 1
             if is_provider_fault(row):
-                self._failed_at_s[row.digest] = loop_s()
+                # Not now: the client may have been at its rest for a while before this process went on.
+                self._failed_at_s[row.digest] = loop_s() if told_s is None else told_s
         if row.usage is not None:
             usage = row.usage
             counts = (usage.uncached_input, usage.cache_write, usage.cache_read, usage.output)

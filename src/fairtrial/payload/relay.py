@@ -95,9 +95,10 @@ class Link:
         self.sockets = (client, server)
         self.halves = {client: Half(client, server), server: Half(server, client)}
         self.opposite = {client: server, server: client}
+        self.watched = {client: 0, server: 0}  # what the selector knows too, but it is slow to ask
         for each in self.sockets:
             each.settimeout(0)
-            relay.selector.register(each, selectors.EVENT_READ, self.on_event)
+            self.watch(each)
 
     def on_event(self, ready: socket.socket, events: int) -> None:
         """Move bytes; close when there are no more to come."""
@@ -123,20 +124,21 @@ class Link:
         wanted = 0 if len(self.halves[each].unsent) or self.halves[each].ended else selectors.EVENT_READ
         if len(self.halves[self.opposite[each]].unsent):
             wanted |= selectors.EVENT_WRITE
+        watched, self.watched[each] = self.watched[each], wanted
+        if wanted == watched:
+            return
         # Level-triggered readiness of a socket that nobody wants to read would spin: it is left out of the set.
-        known = self.relay.selector.get_map().get(each)
-        if known is None:
-            if wanted:
-                self.relay.selector.register(each, wanted, self.on_event)
+        if not watched:
+            self.relay.selector.register(each, wanted, self.on_event)
         elif not wanted:
             self.relay.selector.unregister(each)
-        elif known.events != wanted:
+        else:
             self.relay.selector.modify(each, wanted, self.on_event)
 
     def close(self) -> None:
         """End both connections."""
         for each in self.sockets:
-            if each in self.relay.selector.get_map():
+            if self.watched[each]:
                 self.relay.selector.unregister(each)
             each.close()
         self.relay.links.discard(self)

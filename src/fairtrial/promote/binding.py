@@ -14,11 +14,23 @@ from fairtrial.errors import UsageError
 from fairtrial.evidence.admit import MAX_AGE_DAYS
 from fairtrial.evidence.gate import METRIC_WARNINGS, GatePolicy
 from fairtrial.evidence.resample import MIN_RESAMPLES
+from fairtrial.model.bench import Arm
 from fairtrial.promote.base import read_base
 from fairtrial.workspace.overlay import Overlay, incumbent_of, require_pairs
 from fairtrial.workspace.skill_layout import SkillLayout
 
-__all__ = ["QUALITY_RULE", "Binding", "BoundFile", "BoundPolicy", "Origin", "bind_candidate", "policy_of"]
+__all__ = [
+    "QUALITY_RULE",
+    "Binding",
+    "BoundArm",
+    "BoundFile",
+    "BoundPlugin",
+    "BoundPolicy",
+    "Origin",
+    "bind_arm",
+    "bind_candidate",
+    "policy_of",
+]
 
 QUALITY_RULE: Final = (
     "every valid run of the candidate resolves, in each task where the incumbent resolves at least once or a run of"
@@ -46,6 +58,38 @@ class BoundFile:
     path: str
     sha256: str
     size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundPlugin:
+    """The plugin of the agent that an arm works with.
+
+    Attributes:
+        name: What its manifest calls it.
+        version: Its exact version.
+        manifest_digest: Over path, digest, size and executable bit of each of its files, in hex.
+    """
+
+    name: str
+    version: str
+    manifest_digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundArm:
+    """An arm that is measured.
+
+    Attributes:
+        name: Its name.
+        digest: Over all that it is, in hex; every row of it says the same.
+        effort: How hard its model thinks, in the agent's word, or None.
+        plugin: The plugin that it works with, or None.
+    """
+
+    name: str
+    digest: str
+    effort: str | None = None
+    plugin: BoundPlugin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +138,7 @@ class Binding:
         base_commit: The project's commit.
         target_base_digests: Of every file that it would replace, mirrors included, by path: what it holds now.
         required_candidate_arms: The candidate arms that must be promoted, in order.
+        arms: All arms of its sweep, in order: each candidate arm behind its incumbent.
         policy: By which they are judged.
     """
 
@@ -107,6 +152,7 @@ class Binding:
     base_commit: str
     target_base_digests: dict[str, str]
     required_candidate_arms: tuple[str, ...]
+    arms: tuple[BoundArm, ...]
     policy: BoundPolicy
 
     def as_json(self) -> dict[str, object]:
@@ -120,6 +166,7 @@ def bind_candidate(
     layout: SkillLayout,
     project: Path,
     asked_arms: Sequence[str],
+    bound_arms: Sequence[BoundArm],
     arms: Mapping[str, Iterable[str]],
     benchmark_model: str,
     policy: BoundPolicy,
@@ -133,6 +180,7 @@ def bind_candidate(
         layout: Where the project keeps skills.
         project: Top of the project's work tree.
         asked_arms: What `--arms` names.
+        bound_arms: The arms of these names as they will be measured.
         arms: The skills that each incumbent in use loads, by its name.
         benchmark_model: The model that the arms run with.
         policy: By which the candidate is judged.
@@ -174,7 +222,21 @@ def bind_candidate(
         base_commit=commit,
         target_base_digests=digests,
         required_candidate_arms=required,
+        arms=tuple(bound_arms),
         policy=policy,
+    )
+
+
+def bind_arm(arm: Arm) -> BoundArm:
+    """What is fixed about an arm; pure."""
+    plugin = arm.plugin
+    return BoundArm(
+        name=arm.name,
+        digest=arm.digest,
+        effort=arm.effort,
+        plugin=None
+        if plugin is None
+        else BoundPlugin(name=plugin.name, version=plugin.version, manifest_digest=plugin.manifest_digest),
     )
 
 

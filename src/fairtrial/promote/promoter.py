@@ -8,11 +8,11 @@ from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
 from fairtrial.host.git import GitError, git
 from fairtrial.model.bench import Arm, Task
-from fairtrial.promote.binding import Binding, BoundPolicy, bind_candidate
+from fairtrial.promote.binding import Binding, BoundPolicy, bind_arm, bind_candidate
 from fairtrial.promote.promotion import RunStatus, conclude
 from fairtrial.promote.target import sha256_of
 from fairtrial.store.layout import Results
-from fairtrial.sweep.bench_sweep import BenchInputs
+from fairtrial.sweep.bench_inputs import BenchInputs
 from fairtrial.sweep.candidate import FROZEN
 from fairtrial.workspace.overlay import MAX_OVERLAY_BYTES, incumbent_of
 
@@ -46,6 +46,7 @@ class Gate:
             layout=candidate.layout,
             project=Path(asked.project),
             asked_arms=options.arms,
+            bound_arms=tuple(map(bind_arm, inputs.arms)),
             arms=inputs.loaded,
             benchmark_model=options.model,
             policy=policy,

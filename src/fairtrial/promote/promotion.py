@@ -366,11 +366,20 @@ def _problems_of_decisions(
         overlays = {row.get("candidate_overlay_digest") for row in read() if row.get("arm") == arm}
         if overlays != {binding.candidate_overlay_digest}:
             yield f"{arm}: its rows were not measured with this candidate"
+        yield from _problems_of_arms(binding, (bound.incumbent_arm, arm), read)
         if not verdict.promotable or not bound.promotable:
             reasons = [reason.detail for reason in verdict.inadmissible] or list(verdict.as_failures.reasons)
             yield f"{arm}: is not promotable: {' '.join(reasons)}"
     if promotion.promotable != all(each.promotable for each in promotion.decisions):
         yield "what it says of being promotable is not what its decisions say"
+
+
+def _problems_of_arms(binding: Binding, names: Sequence[str], read: Callable[[], Iterable[Row]]) -> Iterator[str]:
+    """Rows of another arm than was fixed: of another plugin, effort, prompt or skill under the same name."""
+    digests = {arm.name: arm.digest for arm in binding.arms}
+    for name in names:
+        if {row.get("arm_digest") for row in read() if row.get("arm") == name} != {digests.get(name)}:
+            yield f"{name}: its rows were not measured with the arm that the sweep fixed"
 
 
 def _problems_of_aggregates(bound: BoundDecision) -> Iterator[str]:

@@ -1,36 +1,25 @@
 """A sweep of the agent lane: begin one, or take up one that was broken off."""
 
 import os
-import platform
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Final, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from fairtrial import __version__
-from fairtrial.bench.arm_plugin import PluginPlace
-from fairtrial.bench.arms import Defaults, loaded_skills, read_arms, require_provable
-from fairtrial.bench.blobs import BlobStore, read_stable
-from fairtrial.bench.candidate import Candidate, build_arms
-from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import
-from fairtrial.bench.controls_note import CHECKING, read_controls
-from fairtrial.bench.environment import Seen, describe_arm, require_declared, undeclared
-from fairtrial.bench.index import find_context
+from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.node import BLOBS
-from fairtrial.bench.review import require_same_kind
 from fairtrial.bench.rows import lost_row
-from fairtrial.bench.shadows import refuse_shadowed_skills
-from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
-from fairtrial.errors import HostError, IntegrityError, UsageError
+from fairtrial.bench.tasks import task_binding
+from fairtrial.errors import HostError, UsageError
 from fairtrial.evidence.bench import Streaks
 from fairtrial.gateway.client import GatewayProcess, ask_status
 from fairtrial.gateway.control import Status
 from fairtrial.gateway.price import price_table
-from fairtrial.gateway.script import read_script
 from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 from fairtrial.host.clock import rfc3339, stamp, utc_now
 from fairtrial.host.files import remove_tree
@@ -42,7 +31,7 @@ from fairtrial.host.preflight import require_sandboxes
 from fairtrial.host.secret import hide_variable
 from fairtrial.host.signals import stop_requests
 from fairtrial.host.slot import open_slot
-from fairtrial.model.bench import Arm, Blob, Task
+from fairtrial.model.bench import Arm
 from fairtrial.model.sandbox import Containment, Limit
 from fairtrial.model.trial import AnySpec, AttemptSpec, BenchSpec, ModelSource
 from fairtrial.plugins import load_plugin
@@ -53,225 +42,35 @@ from fairtrial.store.layout import Results, create_results, hold
 from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
-from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, plan_bench, plan_controls
-from fairtrial.sweep.candidate import FROZEN, PROMOTION, Promoter, read_candidate, read_frozen
+from fairtrial.sweep.bench_inputs import (
+    OPTIONS,
+    BenchInputs,
+    commits_of,
+    open_inputs,
+    plan_entry,
+    private_blobs,
+    recorded_commits,
+    recorded_options,
+    require_unchanged,
+    task_changes,
+)
+from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench
+from fairtrial.sweep.candidate import FROZEN, PROMOTION, Promoter, read_frozen
 from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover
 from fairtrial.sweep.pause import ProviderWatch
-from fairtrial.sweep.resolve import changed_inputs
-from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
+from fairtrial.sweep.scratch import SCRATCH_MODE, open_scratch, remove_earlier, scratch_base, scratch_of
 from fairtrial.workspace.overlay import freeze_overlay
 
-__all__ = [
-    "SCRATCH_MODE",
-    "BenchInputs",
-    "begin_bench",
-    "open_inputs",
-    "private_blobs",
-    "recorded_bindings",
-    "recorded_commits",
-    "recorded_options",
-    "require_fit",
-    "resume_bench",
-]
+__all__ = ["begin_bench", "require_fit", "resume_bench"]
 
-OPTIONS: Final[TypeAdapter[BenchOptions]] = TypeAdapter(BenchOptions)
 PROVIDERS: Final = {
     "anthropic-messages": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
     "openai-chat": ("https://api.openai.com", "OPENAI_API_KEY"),
     "openai-responses": ("https://api.openai.com", "OPENAI_API_KEY"),
     "gemini": ("https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
 }
-MAX_SCRIPT_BYTES: Final = 1 << 20
-SCRATCH_MODE: Final = 0o711
-"""When we are root, sandboxes run under other uids, which must be able to pass; nothing can be listed."""
 OWN_TIME_S: Final = 1800.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchInputs:
-    """Everything that a sweep depends on, resolved, captured and pinned.
-
-    Attributes:
-        options: What was asked.
-        tasks: The tasks.
-        skipped: Ids of tasks that are left out because they are expensive.
-        arms: The arms.
-        dialects: The dialects that the arms' agents speak.
-        script: Path of the scripted model's captured file, or None.
-        pinned: Digests and versions by name.
-        controls: What is known of each task's controls.
-        exits: The exit-at-import control's script by task, when controls are what runs.
-        environments: What each arm's sessions can see, by arm.
-        candidate: The candidate, or None.
-        loaded: The skills that each known arm loads, by its name; never candidates.
-        skills_directories: Where each agent looks for skills below a tree, by the agent's name; None for nowhere.
-    """
-
-    options: BenchOptions
-    tasks: tuple[Task, ...]
-    skipped: tuple[str, ...]
-    arms: tuple[Arm, ...]
-    dialects: tuple[str, ...]
-    script: str | None
-    pinned: Mapping[str, str]
-    controls: Mapping[str, str]
-    exits: Mapping[str, Blob]
-    environments: Mapping[str, tuple[Seen, ...]]
-    candidate: Candidate | None
-    loaded: Mapping[str, frozenset[str]]
-    skills_directories: Mapping[str, str | None]
-
-    @property
-    def plan(self) -> tuple[PlannedBench, ...]:
-        """The trials."""
-        asked = self.options
-        if asked.control_runs is not None:
-            return plan_controls(self.tasks, self.exits, reference_runs=asked.control_runs, timeout_s=asked.timeout_s)
-        return plan_bench(
-            self.tasks,
-            self.arms,
-            runs=asked.runs,
-            seed=asked.seed,
-            timeout_s=asked.timeout_s,
-        )
-
-
-def open_inputs(
-    options: BenchOptions, blobs: BlobStore, *, commits: Mapping[str, str], frozen: Candidate | None = None
-) -> BenchInputs:
-    """Resolve, capture and pin.
-
-    Args:
-        options: What was asked.
-        blobs: Takes the captured bytes.
-        commits: Commits that an earlier pass resolved, by task id.
-        frozen: The candidate as an earlier pass read it; None for reading it now.
-
-    Raises:
-        UsageError: Something that was asked for is wrong.
-        HostError: An agent cannot be used here.
-    """
-    document, parsed = read_task_file(Path(options.tasks))
-    is_check = options.control_runs is not None
-    selection = select_tasks(
-        parsed, only=options.only, include_expensive=options.include_expensive, include_holdout=is_check
-    )
-    places = {entry.id: index for index, entry in enumerate(parsed.tasks)}
-    tasks = tuple(
-        bind_task(document, places[entry.id], entry, blobs, commit=commits.get(entry.id))
-        for entry in selection.selected
-    )
-    defaults = Defaults(
-        agent=options.agent,
-        model=options.model,
-        effort=options.effort,
-        context=options.context,
-        skills={role: Path(path) for role, path in options.skills.items()},
-        plugins={
-            name: PluginPlace(version=place.version, directory=Path(place.directory))
-            for name, place in options.plugins.items()
-        },
-    )
-    found = read_arms(Path(options.arms_file) if options.arms_file else None)
-    candidate = frozen or (None if options.candidate is None else read_candidate(options.candidate))
-    if is_check:
-        arms = tuple(control_arm(name) for name in (NOP, REFERENCE))
-    else:
-        arms = build_arms(options.arms, found, defaults, blobs, candidate)
-        require_same_kind(tasks, arms)
-    exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
-    pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
-    pinned[f"engine.{options.engine}.plugin_sha256"] = load_plugin("fairtrial.engines", options.engine).file_sha256
-    dialects: set[str] = set()
-    environments: dict[str, tuple[Seen, ...]] = {}
-    plugins = [arm.plugin for arm in arms if arm.plugin is not None]
-    pinned |= {f"plugin.{each.name}@{each.version}.sha256": each.manifest_digest for each in plugins}
-    if candidate is not None:
-        pinned["candidate.sha256"] = candidate.overlay.digest
-    skills_directories: dict[str, str | None] = {}
-    for name in sorted({arm.agent for arm in arms}):
-        plugin = load_plugin("fairtrial.agents", name)
-        agent = cast("type[Agent]", plugin.target)()
-        for arm in arms:
-            if arm.agent == name:
-                require_provable(arm, agent)
-        probe = agent.probe()
-        if probe.installation is None:
-            raise HostError(f"agent {name}: {probe.missing}")
-        if agent.dialect is not None:
-            dialects.add(agent.dialect)
-        for arm in arms:
-            if arm.agent == name:
-                environments[arm.name] = describe_arm(agent, probe.installation, arm, blobs)
-        skills_directories[name] = agent.skills_directory
-        pinned[f"agent.{name}.version"] = probe.version or "unknown"
-        pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
-    refuse_shadowed_skills(tasks, arms, skills_directories)
-    if (
-        not is_check
-        and any(arm.agent == REFERENCE for arm in arms)
-        and (lacking := [t.id for t in tasks if t.reference is None or t.is_review])
-    ):
-        raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
-    pinned |= _pin_contexts(arms) | {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
-    require_declared(
-        {
-            arm.name: [
-                undeclared(arm.agent, arm, phase, seen)
-                for phase, seen in zip(arm.phases, environments[arm.name], strict=True)
-            ]
-            for arm in arms
-        }
-    )
-    script = None
-    if options.script is not None:
-        read_script(Path(options.script))
-        path = Path(options.script)
-        blob = blobs.put(path.name, read_stable(path.parent, path.name, max_bytes=MAX_SCRIPT_BYTES))
-        pinned["script.sha256"] = blob.sha256
-        script = str(blobs.root / blob.sha256)
-    return BenchInputs(
-        options=options,
-        tasks=tasks,
-        skipped=selection.skipped,
-        arms=arms,
-        dialects=tuple(sorted(dialects)),
-        script=script,
-        pinned=pinned,
-        controls={task.id: CHECKING for task in tasks} if is_check else read_controls(Path(options.tasks), tasks),
-        exits={name: blob for name, blob in exits.items() if blob is not None},
-        environments=environments,
-        candidate=candidate,
-        loaded={name: loaded_skills(each, defaults) for name, each in found.items()},
-        skills_directories=skills_directories,
-    )
-
-
-def _pin_contexts(arms: Sequence[Arm]) -> dict[str, str]:
-    """What the arms' contexts are on this host.
-
-    Raises:
-        UsageError: There is no context of that name.
-        HostError: One cannot be used here.
-    """
-    pinned: dict[str, str] = {}
-    for name in sorted({arm.context for arm in arms if arm.context is not None}):
-        found = find_context(name)
-        pinned[f"context.{name}.version"] = str(found.probe.version)
-        pinned[f"context.{name}.plugin_sha256"] = found.plugin.file_sha256
-    return pinned
-
-
-@contextmanager
-def private_blobs(base: Path) -> Generator[BlobStore]:
-    """A place for captured bytes before a sweep has one of its own."""
-    root = base / f"ft-{os.urandom(5).hex()}"
-    root.mkdir(mode=0o700)
-    try:
-        yield BlobStore(root / BLOBS)
-    finally:
-        remove_tree(root)
 
 
 def begin_bench(
@@ -298,8 +97,8 @@ def begin_bench(
     _require_room(options, n_workers)
     base = scratch_base(how.scratch)
     with private_blobs(base) as blobs:
-        inputs = open_inputs(options, blobs, commits=_commits(bound_tasks))
-        if bound_tasks and (changed := _task_changes(bound_tasks, inputs)):
+        inputs = open_inputs(options, blobs, commits=commits_of(bound_tasks))
+        if bound_tasks and (changed := task_changes(bound_tasks, inputs.tasks)):
             raise UsageError(f"{options.tasks}: tasks have changed since they were bound: {'; '.join(changed)}")
         _upstreams(inputs)
         binding = None if inputs.candidate is None or promoter is None else promoter.bind(inputs)
@@ -322,7 +121,7 @@ def begin_bench(
         "inputs": dict(inputs.pinned),
         "machine": asdict(describe_machine()),
         "scratch": str(scratch_of(base, sweep, results.root)),
-        "plan": [_entry(trial) for trial in inputs.plan],
+        "plan": [plan_entry(trial) for trial in inputs.plan],
         PROMOTION: None if binding is None else dict(binding),
     }
     with hold(results):
@@ -342,18 +141,6 @@ def resume_bench(results: Results, how: SweepOptions, *, n_workers: int, promote
         _require_room(options, n_workers)
         require_fit(scratch_base(how.scratch), options)
         return _run(results, sweep, options, how, n_workers, promoter)
-
-
-def recorded_options(results: Results, sweep: SweepFile) -> BenchOptions:
-    """What was asked of a sweep.
-
-    Raises:
-        IntegrityError: It does not have the form that this version writes.
-    """
-    try:
-        return OPTIONS.validate_python(sweep.document["options"])
-    except (ValidationError, KeyError) as problem:
-        raise IntegrityError(f"{results.sweep_json}: not options of this version: {problem}") from problem
 
 
 def require_fit(base: Path, options: BenchOptions) -> None:
@@ -396,62 +183,6 @@ def _describe_arm(arm: Arm) -> dict[str, object]:
     return cast("dict[str, object]", TypeAdapter(Arm).dump_python(arm, mode="json"))
 
 
-def _entry(trial: PlannedBench) -> dict[str, object]:
-    bench = trial.bench
-    return {
-        "plan_index": trial.plan_index,
-        "key": trial.key,
-        "task": bench.task.id,
-        "arm": bench.arm.name,
-        "run": bench.run,
-        "block": bench.block,
-        "position_in_block": bench.position_in_block,
-    }
-
-
-def recorded_bindings(sweep: SweepFile) -> dict[str, Mapping[str, object]]:
-    """The tasks of a sweep as they were bound, by id."""
-    return {str(task["id"]): task for task in cast("Sequence[Mapping[str, object]]", sweep.document["tasks"])}
-
-
-def recorded_commits(sweep: SweepFile) -> dict[str, str]:
-    """The commit that each task's ref was resolved to."""
-    return _commits(tuple(recorded_bindings(sweep).values()))
-
-
-def _commits(bound: Sequence[Mapping[str, object]]) -> dict[str, str]:
-    return {str(task["id"]): str(task["resolved_sha"]) for task in bound}
-
-
-def _task_changes(bound: Sequence[Mapping[str, object]], inputs: BenchInputs) -> list[str]:
-    """One sentence for each field of a task that is not what was bound."""
-    before = {str(task["id"]): task for task in bound}
-    now = {task.id: task_binding(task) for task in inputs.tasks}
-    return [
-        change
-        for name in sorted(before.keys() | now.keys())
-        for change in binding_changes(before.get(name, {"id": name}), now.get(name, {"id": name}))
-    ]
-
-
-def _require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) -> None:
-    """Refuse to go on with other inputs than the recorded ones.
-
-    Raises:
-        UsageError: One has changed; the message names it.
-    """
-    changed = list(changed_inputs(cast("Mapping[str, str]", sweep.document["inputs"]), inputs.pinned))
-    changed += _task_changes(tuple(recorded_bindings(sweep).values()), inputs)
-    seen = cast("Mapping[str, object]", sweep.document["environments"])
-    changed += [f"what arm {name} can see" for name, now in inputs.environments.items() if list(now) != seen.get(name)]
-    if [_entry(trial) for trial in inputs.plan] != sweep.document["plan"]:
-        changed.append("the plan")
-    if changed:
-        raise UsageError(
-            f"{results.root}: inputs have changed ({'; '.join(changed)}), so it cannot go on; begin a new sweep"
-        )
-
-
 def _upstreams(inputs: BenchInputs) -> tuple[UpstreamSettings, ...]:
     """The providers that the arms need; none with a script.
 
@@ -492,7 +223,7 @@ def _run(
         stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces, mode=mode))
         frozen = None if options.candidate is None else read_frozen(results, options.candidate)
         inputs = open_inputs(options, BlobStore(scratch / BLOBS), commits=recorded_commits(sweep), frozen=frozen)
-        _require_unchanged(results, sweep, inputs)
+        require_unchanged(results, sweep, inputs)
         if inputs.candidate is not None and frozen is None:
             freeze_overlay(inputs.candidate.overlay, results.root / FROZEN)
         plan = inputs.plan

@@ -11,7 +11,7 @@ from fairtrial.sweep.bench_plan import CandidateOptions
 from fairtrial.workspace.overlay import read_overlay
 
 if TYPE_CHECKING:
-    from fairtrial.sweep.bench_sweep import BenchInputs
+    from fairtrial.sweep.bench_inputs import BenchInputs
 
 __all__ = ["FROZEN", "PROMOTION", "Promoter", "read_candidate", "read_frozen"]
 

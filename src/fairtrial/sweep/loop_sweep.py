@@ -32,7 +32,7 @@ from fairtrial.store.rows import read_rows
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
 from fairtrial.sweep.execute import Due, Event, Lane, Pass, PlannedT, drive, due_attempts
-from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, plan_loop
+from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, move_programs, plan_loop
 from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
 from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
 
@@ -154,7 +154,7 @@ def resume_loop(results: Results, how: SweepOptions) -> Begun:
         if changed:
             what = "; ".join(changed)
             raise UsageError(f"{results.root}: inputs have changed ({what}), so it cannot go on; begin a new sweep")
-        return _run(results, sweep, subjects, plan, how)
+        return _run(results, sweep, subjects, move_programs(plan, subjects), how)
 
 
 def plan_of(

@@ -3,11 +3,14 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fairtrial.model.loop import Play, Probe, Scenario, Transport, Variant
 from fairtrial.model.trial import LoopTask, trial_key
 
-__all__ = ["LoopOptions", "PlannedTrial", "SubjectFound", "order_digest", "plan_loop", "skip_reason"]
+__all__ = ["LoopOptions", "PlannedTrial", "SubjectFound", "move_programs", "order_digest", "plan_loop", "skip_reason"]
+
+_NULL: Final = "(null)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +165,21 @@ def order_digest(seed: int, block: str, name: str) -> str:
 def _null_control(able: Sequence[LoopTask]) -> LoopTask:
     """Git a second time under another name; without git among the subjects, the first of them."""
     measured = next((task for task in able if task.variant.name == "git"), able[0])
-    name = f"{measured.variant.name}(null)"
-    variant = replace(measured.variant, name=name, label=f"{measured.variant.label}(null)")
+    name = f"{measured.variant.name}{_NULL}"
+    variant = replace(measured.variant, name=name, label=f"{measured.variant.label}{_NULL}")
     return replace(measured, variant=variant, null_control=True)
+
+
+def move_programs(plan: Sequence[PlannedTrial], subjects: Sequence[SubjectFound]) -> tuple[PlannedTrial, ...]:
+    """The plan with each program where it lies now: the same bytes may have moved since the plan was made."""
+    places = {subject.variant.name: subject.variant.binary for subject in subjects}
+    return tuple(
+        replace(
+            trial, loop=replace(trial.loop, variant=replace(variant, binary=places[variant.name.removesuffix(_NULL)]))
+        )
+        for trial in plan
+        for variant in (trial.loop.variant,)
+    )
 
 
 def _task(

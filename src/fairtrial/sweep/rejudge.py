@@ -24,8 +24,14 @@ from fairtrial.model.sandbox import Limit
 from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
-from fairtrial.sweep.bench_sweep import SCRATCH_MODE, open_inputs, recorded_commits, recorded_options
-from fairtrial.sweep.candidate import read_frozen
+from fairtrial.sweep.bench_inputs import (
+    bind_tasks,
+    recorded_bindings,
+    recorded_commits,
+    recorded_options,
+    task_changes,
+)
+from fairtrial.sweep.scratch import SCRATCH_MODE
 from fairtrial.workspace.archive import unpack_change
 
 __all__ = ["Rejudged", "rejudge"]
@@ -65,9 +71,13 @@ def rejudge(results: Results, base: Path) -> Iterator[Rejudged]:
     try:
         root.chmod(SCRATCH_MODE)
         blobs = BlobStore(root / BLOBS)
-        frozen = None if options.candidate is None else read_frozen(results, options.candidate)
-        inputs = open_inputs(options, blobs, commits=recorded_commits(sweep), frozen=frozen)
-        tasks = {task.id: task for task in inputs.tasks}
+        bound, _ = bind_tasks(options, blobs, commits=recorded_commits(sweep))
+        if changed := task_changes(tuple(recorded_bindings(sweep).values()), bound):
+            raise UsageError(
+                f"{options.tasks}: the tasks are not what they were ({'; '.join(changed)}), so that no verdict can be "
+                "repeated; put them back"
+            )
+        tasks = {task.id: task for task in bound}
         slot = open_slot(root)
         enforcement = probe_limits(slot, allow_unenforced=frozenset(map(Limit, options.allow_unenforced)))
         node = Node(slot=slot, enforcement=enforcement, blobs=blobs, n_workers=1)
@@ -77,7 +87,7 @@ def rejudge(results: Results, base: Path) -> Iterator[Rejudged]:
                 directory = results.attempt_dir(key, attempt)
                 for record in sorted(directory.glob("judgement-*.json")):
                     judgement = parse_judgement(record.read_bytes())
-                    changes = _ask_again(node, tasks[str(row["task"])], directory, judgement)
+                    changes = _ask_again(node, tasks[str(row["task"])], directory, judgement, row["setup_layer_digest"])
                     yield Rejudged(key=key, attempt=attempt, record=record.name, changes=changes)
                 if isinstance(scored := row.get("review"), dict):
                     changes = _score_again(blobs, tasks[str(row["task"])], directory, cast("Row", scored))
@@ -94,7 +104,7 @@ def _score_again(blobs: BlobStore, task: Task, directory: Path, scored: Row) -> 
     return review_changes(scored, judge_review(review, require_labels(blobs.read(task.oracle.files[0].blob))))
 
 
-def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement) -> tuple[str, ...]:
+def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement, set_up: object) -> tuple[str, ...]:
     packed = (directory / CHANGE).read_bytes()
     if hashlib.sha256(packed).hexdigest() != judgement.change_sha256:
         raise IntegrityError(
@@ -104,6 +114,8 @@ def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement) ->
     prepared = node.prepare(task)
     if prepared.template.commit != commit or commit != judgement.commit:
         raise IntegrityError(f"{directory}: the tree made of {task.commit} is not the one that was judged")
+    if prepared.setup_digest != set_up:
+        return (f"what set-up leaves was {set_up}, is {prepared.setup_digest}: the tree cannot be made again",)
     around = Surroundings(env=judgement.env, binds=node.binds(task), limits=judgement.limits)
     oracle = oracle_of(judgement, lambda digest: node.blobs.root / digest)
     with judged_tree(node, task, prepared, part_of(change, judgement.part)) as tree:

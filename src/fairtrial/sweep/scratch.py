@@ -11,9 +11,11 @@ from fairtrial.errors import HostError
 from fairtrial.host.files import remove_tree
 from fairtrial.host.machine import filesystem_of
 
-__all__ = ["open_scratch", "remove_earlier", "scratch_base", "scratch_of"]
+__all__ = ["SCRATCH_MODE", "open_scratch", "remove_earlier", "scratch_base", "scratch_of"]
 
 PREFIX: Final = "ft-"
+SCRATCH_MODE: Final = 0o711
+"""When we are root, sandboxes run under other uids, which must be able to pass; nothing can be listed."""
 LONGEST_PATH: Final = 60
 """Bytes: a socket's path ends at 107, and names of trials and sockets must fit behind this one."""
 

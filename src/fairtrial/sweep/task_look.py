@@ -16,7 +16,8 @@ from fairtrial.host.limits import probe_limits
 from fairtrial.host.preflight import require_sandboxes
 from fairtrial.host.slot import open_slot
 from fairtrial.judging.values import CheckVerdict
-from fairtrial.sweep.bench_sweep import SCRATCH_MODE, private_blobs
+from fairtrial.sweep.bench_inputs import private_blobs
+from fairtrial.sweep.scratch import SCRATCH_MODE
 
 __all__ = ["TaskLook", "look_at_limits", "look_at_tasks", "missing_program"]
 

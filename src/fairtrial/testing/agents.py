@@ -131,6 +131,8 @@ def _a_provider_that_is_down(trials: AgentTrials) -> None:
     _require_ending(trial, "session-error")
     _require_usage(trial, [trials.usage(1), *[trials.usage(90)] * trials.hands.n_side_calls])
     _require(trial, cast("Row", trial.row["wire"])["failed_requests"] != 0, "the wire saw no failed request")
+    for reported in cast("Sequence[Row]", trial.row["reported_usage"]):
+        _require(trial, reported["is_error"] is not False, "it says that it did not fail")
 
 
 def _a_refused_request(trials: AgentTrials) -> None:

@@ -64,7 +64,7 @@ class EndedEarlyError(Exception):
 
 
 class ByteSource(Protocol):
-    """What messages are read from: the two calls of `asyncio.StreamReader` that framing needs."""
+    """What messages are read from: two calls of `asyncio.StreamReader`, and one that spares a call for each line."""
 
     async def read(self, n: int, /) -> bytes:
         """Read at least one byte and at most `n`; b"" at the end."""
@@ -72,6 +72,10 @@ class ByteSource(Protocol):
 
     async def readuntil(self, separator: bytes, /) -> bytes:
         """Read up to and with the separator."""
+        ...
+
+    async def take_until(self, end: bytes, /) -> bytes:
+        """Wait for input; take it up to and with `end` if all of that is here in one piece, else nothing: b""."""
         ...
 
 
@@ -356,6 +360,30 @@ async def _read_line(source: ByteSource) -> bytes:
     return line
 
 
+async def _take_head(source: ByteSource) -> bytes:
+    """Take a head that is here as a whole, as nearly all are; b"" when it is to be read line by line.
+
+    Raises:
+        BadMessageError: As `read_head`.
+        EndedEarlyError: The peer reset the connection.
+    """
+    try:
+        raw = await source.take_until(b"\r\n\r\n")
+    except ConnectionError as error:
+        raise EndedEarlyError(str(error)) from error
+    if len(raw) > MAX_HEAD_BYTES:
+        msg = f"the head is larger than {MAX_HEAD_BYTES} bytes"
+        raise BadMessageError(msg)
+    if raw.startswith(b"\r\n"):
+        msg = "an empty line before the head"
+        raise BadMessageError(msg)
+    if raw.count(b"\n") != raw.count(b"\r\n"):
+        line = next(line for line in raw.split(b"\n") if not line.endswith(b"\r"))
+        msg = f"a line ends with a bare LF: {line[:80]!r}"
+        raise BadMessageError(msg)
+    return raw
+
+
 async def read_head(source: ByteSource) -> bytes | None:
     """Read a head with its final empty line; None when the peer closed cleanly between messages.
 
@@ -363,6 +391,8 @@ async def read_head(source: ByteSource) -> bytes | None:
         BadMessageError: The head is larger than `MAX_HEAD_BYTES`, begins with an empty line, or has a bare LF.
         EndedEarlyError: The peer closed inside the head.
     """
+    if raw := await _take_head(source):
+        return raw
     lines: list[bytes] = []
     n_bytes = 0
     while True:
@@ -392,16 +422,13 @@ async def _read_some(source: ByteSource, n_bytes: int) -> bytes:
         raise EndedEarlyError(str(error)) from error
 
 
-async def _read_counted(source: ByteSource, n_bytes: int) -> AsyncIterator[bytes]:
-    """Yield exactly so many bytes, in parts."""
-    left = n_bytes
-    while left:
-        data = await _read_some(source, min(left, PIECE_BYTES))
-        if not data:
-            msg = f"the connection ended {left} bytes before the body's end"
-            raise EndedEarlyError(msg)
-        left -= len(data)
-        yield data
+async def _read_part(source: ByteSource, n_left: int) -> bytes:
+    """Read a part of the next so many bytes."""
+    data = await _read_some(source, min(n_left, PIECE_BYTES))
+    if not data:
+        msg = f"the connection ended {n_left} bytes before the body's end"
+        raise EndedEarlyError(msg)
+    return data
 
 
 async def _read_trailer(source: ByteSource) -> bytes:
@@ -446,7 +473,8 @@ async def _read_chunks(source: ByteSource) -> AsyncIterator[Piece]:
             yield Piece(wire=line + trailer, n_prefix_bytes=len(line), n_payload_bytes=0)
             return
         prefix = line
-        async for data in _read_counted(source, left):
+        while left:
+            data = await _read_part(source, left)
             left -= len(data)
             end = b"" if left else await _read_chunk_end(source)
             yield Piece(wire=prefix + data + end, n_prefix_bytes=len(prefix), n_payload_bytes=len(data))
@@ -464,7 +492,10 @@ async def read_body(source: ByteSource, framing: Framing) -> AsyncIterator[Piece
         case BodyKind.NONE:
             return
         case BodyKind.LENGTH:
-            async for data in _read_counted(source, framing.n_bytes or 0):
+            left = framing.n_bytes or 0
+            while left:
+                data = await _read_part(source, left)
+                left -= len(data)
                 yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
         case BodyKind.CHUNKED:
             async for piece in _read_chunks(source):

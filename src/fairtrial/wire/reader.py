@@ -143,6 +143,17 @@ class CountedReader(asyncio.StreamReader):
                 raise asyncio.LimitOverrunError("no separator within the limit", n_searched)
         raise asyncio.IncompleteReadError(self._take(self._n_held), None)
 
+    async def take_until(self, end: bytes) -> bytes:
+        """Wait for input; take it up to and with `end` if all of that is here in one piece, else nothing: b"".
+
+        Raises:
+            OSError: The connection broke.
+        """
+        if not await self._wait_more(0):
+            return b""
+        at = self._pieces[0].find(end, self._n_taken)
+        return b"" if at < 0 else self._take(at + len(end) - self._n_taken)
+
     def _peek(self) -> bytes:
         """All that is held, in one piece."""
         first, *others = self._pieces

@@ -1,5 +1,7 @@
 """Every command line through a whole sweep: its row has the script's sum, and beside it what it reported itself."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -157,7 +159,7 @@ def conversations(usage: Usage) -> dict[str, list[dict[str, Any]]]:
         "mini": [
             speaks(
                 "mini",
-                "ARM-MINI.",
+                "BODY-OF-IT",  # the skill's text is part of its prompt; the other arms' prompts are told before
                 [
                     turn(call("bash", command="cat calc.py"), text="Looking."),
                     turn(call("bash", command=MEND), text="Mending."),
@@ -243,6 +245,21 @@ def test_what_the_cli_reported_stands_beside_it_and_a_difference_is_flagged(
     assert reported["is_error"] is False
 
 
+@pytest.mark.parametrize(
+    ("arm", "tool_calls", "skills_used"),
+    [
+        ("claude", {"Skill": 1, "Bash": 3, "Read": 1, "Edit": 1, "Agent": 3}, ["demo"]),
+        ("opencode", {"skill": 1, "read": 1, "task": 1, "apply_patch": 1, "grep": 1, "bash": 1}, ["demo"]),
+        ("mini", {"bash": 3}, None),
+    ],
+)
+def test_what_the_cli_reported_names_its_own_calls_and_skills(
+    rows: dict[str, Row], arm: str, tool_calls: dict[str, int], skills_used: list[str] | None
+) -> None:
+    (reported,) = rows[arm]["reported_usage"]
+    assert (reported["tool_calls"], reported["skills_used"]) == (tool_calls, skills_used)
+
+
 @pytest.mark.parametrize(("arm", "children"), [("claude", 3), ("codex", 1), ("opencode", 1)])
 def test_subagents_and_child_sessions_are_told_from_the_main_loop(
     rows: dict[str, Row], said: dict[str, list[dict[str, Any]]], arm: str, children: int
@@ -252,7 +269,10 @@ def test_subagents_and_child_sessions_are_told_from_the_main_loop(
     assert rows[arm]["wire"]["by_agent"]["subagent"] == plus(agents)
 
 
-def test_a_skill_and_three_parallel_tools_are_calls_on_the_wire(rows: dict[str, Row]) -> None:
+def test_a_skill_and_three_parallel_tools_are_calls_on_the_wire(rows: dict[str, Row], shared_sweep: Sweep) -> None:
+    trial = hashlib.sha256(rows["claude"]["key"].encode()).hexdigest()[:16]
+    wire = (shared_sweep.out / "trials" / trial / "1" / "wire-work.jsonl").read_text().splitlines()
+    assert max(len(json.loads(line).get("tool_results", ())) for line in wire) == 3, "three tools ran side by side"
     calls = rows["claude"]["tool_calls"]
     assert (calls["Skill"], calls["Agent"], calls["Read"], calls["Edit"]) == (1, 3, 1, 1)
     assert rows["claude"]["reported_usage"][0]["skills_used"] == ["demo"]

@@ -1,4 +1,4 @@
-"""Claude Code in the sandbox: whole edits, subagents, skills, and what it reports of them."""
+"""Claude Code in the sandbox: subagents, skills, trouble, and what it reports; whole edits are in test_bench_rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +13,6 @@ Drive = Callable[..., Any]
 Usage = Callable[..., dict[str, int]]
 Buckets = Callable[..., tuple[int | None, ...]]
 
-READ = {"tool": "Read", "input": {"file_path": "/workspace/calc.py"}}
-EDIT = {"tool": "Edit", "input": {"file_path": "/workspace/calc.py", "old_string": "a - b", "new_string": "a + b"}}
-
 
 def bash(command: str) -> dict[str, Any]:
     return {"tool": "Bash", "input": {"command": command}}
@@ -24,34 +21,6 @@ def bash(command: str) -> dict[str, Any]:
 def subagent(prompt: str, kind: str = "general-purpose", *, background: bool = False) -> dict[str, Any]:
     given = {"description": prompt, "prompt": prompt, "subagent_type": kind, "run_in_background": background}
     return {"tool": "Agent", "input": given}
-
-
-def test_a_whole_edit_is_counted_as_the_script_says(drive: Drive, usage: Usage, buckets: Buckets, fixed: str) -> None:
-    commit = "git -c user.name=m -c user.email=m@example.invalid commit -qam mended && git log --oneline"
-    turns = [
-        {
-            "text": "Looking.",
-            "calls": [{"tool": "Skill", "input": {"skill": "demo"}}],
-            "usage": usage(1, cache_write=9),
-        },
-        {"calls": [bash("ls"), READ, bash("git status")], "usage": usage(2, cache_write=700)},
-        {"calls": [EDIT], "usage": usage(3)},
-        {"calls": [bash(commit)], "usage": usage(4)},
-        {"text": "Mended.", "usage": usage(5)},
-    ]
-    session = drive("claude-code", [{"name": "main", "turns": turns}])
-    assert session.result.returncode == 0, session.stdout
-    assert (session.workspace / "calc.py").read_text() == fixed
-    assert session.buckets == buckets(session.expected) == buckets(session.report.usage)
-    assert session.closed.totals.requests == 5
-    assert session.closed.totals.refused == {}
-    assert session.closed.egress_refused == ()
-    assert session.report.skills_used == ("demo",)
-    assert session.report.tool_calls == {"Skill": 1, "Bash": 3, "Read": 1, "Edit": 1}
-    assert session.report.is_error is False
-    assert session.report.problem is None
-    assert session.report.cost_usd == pytest.approx(session.closed.totals.spend.cost_usd)
-    assert len(session.rows[2].tool_results) == 3, "three tools ran side by side"
 
 
 def test_every_kind_of_subagent_is_counted(drive: Drive, usage: Usage, buckets: Buckets) -> None:
@@ -126,17 +95,6 @@ def test_a_subagent_that_meets_a_500_is_no_error_of_the_session(drive: Drive, us
 
 def buckets_of_turn(turn: dict[str, Any]) -> tuple[int, ...]:
     return tuple(turn["usage"][name] for name in ("uncached_input", "cache_write", "cache_read", "output"))
-
-
-def test_a_provider_that_stays_down_ends_the_session_with_its_status(drive: Drive, usage: Usage) -> None:
-    fault = {"kind": "status", "parameter": 500, "times": 0}
-    turns = [{"calls": [bash("ls")], "usage": usage(1)}, {"text": "never", "fault": fault}]
-    session = drive("claude-code", [{"name": "main", "turns": turns}])
-    assert session.result.returncode == 1
-    assert b'"subtype":"success"' in session.stdout, "which says nothing"
-    assert (session.report.is_error, session.report.error_status) == (True, 500)
-    assert session.report.ended
-    assert session.closed.provider_fault is not None
 
 
 def test_what_is_withheld_is_not_offered_and_what_is_placed_is_found(drive: Drive, usage: Usage) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -68,6 +68,8 @@ class Lister:
     licence: ClassVar[str] = ""
     tools: ClassVar[tuple[str, ...]] = ("look", "see", "reach")
     mutating: ClassVar[tuple[str, ...]] = ("change",)
+    settings: ClassVar[tuple[str, ...]] = ()
+    places: ClassVar[Mapping[str, bytes]] = {}
     builds: ClassVar[str] = LIST_FILES
     proves: ClassVar[str] = QUIET
 

@@ -177,6 +177,15 @@ def test_a_set_up_is_frozen_for_all_and_its_failure_is_void(trial: RunTrial) -> 
     assert "broken" in row["error_detail"]
 
 
+def test_only_a_set_up_that_may_use_the_network_has_it_and_none_inherits_what_another_fetched(trial: RunTrial) -> None:
+    ours = Path("/proc/self/ns/net").readlink()
+    setup = "mkdir build && readlink /proc/self/ns/net > build/made"
+    row = trial([bash(f"grep -qF '{ours}' build/made || {MEND}"), DONE], setup=setup)
+    assert of(row, "resolved", "setup_network") == (True, False)
+    row = trial([bash(f"grep -qF '{ours}' build/made && {MEND}"), DONE], setup=setup, setup_network=True)
+    assert of(row, "resolved", "setup_network") == (True, True)
+
+
 def test_copies_and_dependencies_are_there_and_no_part_of_the_change(trial: RunTrial, world: Path) -> None:
     lib = world / "repo" / "build" / "lib"  # ignored, so no commit has it
     lib.mkdir(parents=True)

@@ -215,6 +215,24 @@ def test_a_changed_input_is_refused_by_name(tmp_path: Path) -> None:
     assert_explained(done, 2, "subject.git.version", "2.40.0", "2.41.0")
 
 
+@pytest.mark.needs("git")
+def test_a_program_that_only_moved_is_no_changed_input_and_is_found_where_it_lies_now(tmp_path: Path) -> None:
+    def put(place: str) -> dict[str, str]:
+        program = tmp_path / place / "git"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {shutil.which("git")} "$@"\n')
+        program.chmod(0o755)
+        return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+    began, left = tmp_path / "r", tmp_path / "left"
+    assert fairtrial("loop", "--runs", "1", "--out", began, env=put("one"), cwd=tmp_path).returncode == 0
+    (left / "trials").mkdir(parents=True)  # the same sweep, of which nothing has been done
+    shutil.copy(began / "sweep.json", left)
+    shutil.rmtree(tmp_path / "one")
+    done = fairtrial("resume", left, env=put("two"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}\n", '{"scenario": 1}\n', "not json\n", '{"a": NaN}\n', "[" * 100_000 + "\n"]
 )

@@ -60,3 +60,9 @@ def test_what_init_says_to_run_runs_and_every_verdict_of_it_can_be_repeated(tmp_
     rejudged = json.loads(again.stdout)["rejudged"]
     assert [each["changes"] for each in rejudged] == [[] for _ in rejudged]
     assert {each["key"] for each in rejudged} == {"bench/linear/baseline/0", "bench/linear/workflow/0"}
+    with (tmp_path / "mine/oracles/test_linear.py").open("a") as oracle:
+        oracle.write("# no other test\n")
+    other = shell("fairtrial audit r --rejudge", tmp_path)
+    assert other.returncode == 2, other.stdout + other.stderr
+    assert "linear" in other.stderr
+    assert "put them back" in other.stderr

@@ -18,7 +18,6 @@ Mended = Callable[..., Answer]
 
 ERROR = json.dumps({"type": "error", "error": {"type": "api_error", "message": "Down"}}).encode()
 DOWN: Answer = (500, {"retry-after": "1"}, ERROR)
-SLOW_DOWN: Answer = (429, {"retry-after": "5"}, ERROR)
 URL = "--base-url"
 
 
@@ -131,23 +130,25 @@ def test_a_stop_ends_a_pause_at_once_while_a_probe_hangs(
     assert "gateway (pid" not in stderr, "nor was the gateway killed over it"
 
 
-def test_a_429_reaches_the_agent_and_slows_every_trial_and_none_is_burnt(
-    sweep: Sweep, stand_in: StandIn, mended: Mended
+@pytest.mark.parametrize("limit", [429, 529])
+def test_a_limit_reaches_the_agent_and_slows_every_trial_and_none_is_burnt(
+    sweep: Sweep, stand_in: StandIn, mended: Mended, limit: int
 ) -> None:
+    """529 is Anthropic's own word for it, and this agent speaks Messages."""
     both, n_come = threading.Barrier(2), itertools.count()
 
     def answer(_method: str, body: Json) -> Answer:
         n = next(n_come)
         if n < 2:  # the first requests of both trials are under way at the same time
             both.wait(60)
-        return SLOW_DOWN if n == 0 else mended(body)
+        return (limit, {"retry-after": "5"}, ERROR) if n == 0 else mended(body)
 
     stand_in.answer = answer
     done = sweep.run("--runs", 2, "--workers", 2, URL, stand_in.url)
     assert done.returncode == 0, done.stderr
     assert kinds(sweep) == [None, None]
     assert sorted(row["wire"]["limited_requests"] for row in sweep.rows) == [0, 1]
-    assert sum(status == 429 for _, _, status in stand_in.seen) == 1
+    assert sum(status == limit for _, _, status in stand_in.seen) == 1
     limited, other = sorted((row["wire"] for row in sweep.rows), key=lambda wire: -wire["limited_requests"])
     assert limited["backed_off_ms"] >= 5000, "the agent was told to wait for 5 s, and did"
     assert 0 < other["waited_ms"] < 10_000, "the other trial was held back for it, once, however late it was woken"

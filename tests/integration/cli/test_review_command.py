@@ -148,6 +148,58 @@ def test_a_better_reviewer_goes_from_bench_to_the_project(
     (example / SKILL).write_bytes(before)
 
 
+def test_a_reviewers_skill_is_evolved_from_the_scores_of_the_generation_before(
+    example: Path, checked: dict[str, Any], tmp_path: Path
+) -> None:
+    assert checked["exit_code"] == 0
+    first = tmp_path / "first" / SKILL
+    first.parent.mkdir(parents=True)
+    first.write_bytes((example / SKILL).read_bytes() + b"Be thorough.\n")
+    better = (example / "candidates" / "edges" / SKILL).read_text()
+    command = (
+        f"mkdir -p overlay/skills/tally-review; cat > overlay/{SKILL} <<'END'\n{better}END\necho why > proposal.md"
+    )
+    usage = {"uncached_input": 40, "output": 100}
+    proposer = {
+        "name": "proposer",
+        "match": {"prompt_contains": "its reviews find more of the defects"},
+        "turns": [
+            {"usage": usage, "calls": [{"tool": "Bash", "input": {"command": command}}]},
+            {"usage": usage, "text": "Proposed."},
+        ],
+    }
+    script = (example / "reviews-script.yaml").read_text()
+    (tmp_path / "script.yaml").write_text(script.replace("agents:\n", f"agents:\n  - {json.dumps(proposer)}\n", 1))
+
+    out = tmp_path / "e"
+    done = fairtrial(
+        *("evolve", "--tasks", example / "reviews.yaml", "--only", "review-options", "--arms", "review", "--json"),
+        *(f"--skill=review={example}/skills/tally-review", "--script", tmp_path / "script.yaml", "--rehearsal"),
+        *("--agent", "bash-agent", "--model", MODEL, "--project", example, "--skill-layout", example / "skills.yaml"),
+        *("--initial-overlay", tmp_path / "first", "--generations", 2, "--runs", 1, "--min-runs", 1, "--out", out),
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [(step["generation"], step["step"], step["result"]) for step in said["steps"]] == [
+        (0, "propose", "proposed"),
+        (0, "measure", "kept"),
+        (1, "propose", "proposed"),
+        (1, "measure", "promotable"),
+    ]
+    given = json.loads((out / "generations/1/proposal/repository/evidence/evidence.json").read_text())
+    scores = {row["arm"]: row["review"] for row in given["rows"]}
+    assert {arm: (score["weighted_f1"], score["false_negatives"]) for arm, score in scores.items()} == {
+        "review": (0.928571, 1),
+        "candidate_review": (0.928571, 1),
+    }
+    assert given["gate"] == [
+        "generation 0: kept: candidate_review: the largest gain in weighted F1 is 0.0, less than 0.01."
+    ]
+    labels = json.loads((example / "labels" / "review-options.json").read_text())["findings"]
+    shown = json.dumps(given)
+    assert not [label["id"] for label in labels if label["id"] in shown]
+
+
 @pytest.mark.parametrize(
     ("tasks", "arms", "words"),
     [

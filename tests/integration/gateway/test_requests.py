@@ -86,6 +86,18 @@ def test_a_reply_that_is_coded_all_the_same_passes_as_it_is_and_is_counted(
     assert _buckets(trial.wait_rows(1)[0].usage) == (10, 2, 3, 4)
 
 
+def test_an_error_that_is_coded_is_read_for_what_it_quotes_of_our_key(
+    scene: Scene, provider: Provider, make_answer: MakeAnswer, key: str
+) -> None:
+    trial = scene.open()
+    quoting, bomb = f"bad key {key}".encode(), bytes(8 << 20)
+    provider.then(*(make_answer(401, gzip.compress(body), {"content-encoding": "gzip"}) for body in (quoting, bomb)))
+    replies = [trial.ask() for _ in range(2)]
+    assert [(reply.status, reply.headers.get("content-encoding")) for reply in replies] == [(401, None)] * 2
+    assert replies[0].body == b"bad key [redacted:secret]"
+    assert replies[1].body == bomb[: 1 << 20]
+
+
 def test_an_unreadable_coding_is_unknown_and_not_zero(
     scene: Scene, provider: Provider, make_answer: MakeAnswer
 ) -> None:

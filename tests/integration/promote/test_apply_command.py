@@ -24,7 +24,7 @@ from fairtrial.evolve.values import OUTCOME_SCHEMA, Ending, EvolveOptions, Step,
 from fairtrial.evolve.work import Work
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.promote.apply import NotPromotableError, apply_promotion, require_promotable
-from fairtrial.promote.binding import Binding, BoundPolicy, bind_candidate
+from fairtrial.promote.binding import Binding, BoundArm, BoundPlugin, BoundPolicy, bind_candidate
 from fairtrial.promote.promotion import (
     RunStatus,
     conclude,
@@ -50,6 +50,7 @@ CANONICAL, MIRROR = ".claude/skills/plan/SKILL.md", "shipped/skills/plan/SKILL.m
 ARMS = {"workflow": ("plan", "work"), "workflow_direct": ("work",)}
 PAIR = ("workflow", "candidate_workflow")
 DIGEST = "ab" * 32
+PLUGIN = BoundPlugin(name="acme", version="1.2.3", manifest_digest=DIGEST)
 TASK = {
     "id": "t0",
     **dict.fromkeys(("prompt_digest", "verify_digest", "oracle_digest", "oracle_command_digest"), DIGEST),
@@ -94,6 +95,7 @@ def bind(project: Path, candidate: Path, **changes: object) -> Binding:
         "layout": LAYOUT,
         "project": project,
         "asked_arms": PAIR,
+        "bound_arms": tuple(BoundArm(name=name, digest=name, effort="high", plugin=PLUGIN) for name in PAIR),
         "arms": ARMS,
         "benchmark_model": "m-1",
         "policy": BoundPolicy(),
@@ -204,6 +206,12 @@ def put(document: dict[str, Any], path: str, value: object) -> None:
         ("binding.base_commit", "0" * 40, NotPromotableError, "base_commit is not what"),
         ("binding.target_base_digests", {CANONICAL: DIGEST}, NotPromotableError, "target_base_digests is not what"),
         ("binding.required_candidate_arms", [], NotPromotableError, "required_candidate_arms is not what"),
+        ("binding.arms", [], NotPromotableError, "arms is not what"),
+        ("binding.arms.0.digest", DIGEST, NotPromotableError, "arms is not what"),
+        ("binding.arms.1.effort", "low", NotPromotableError, "arms is not what"),
+        ("binding.arms.1.plugin", None, NotPromotableError, "arms is not what"),
+        ("binding.arms.0.plugin.version", "1.2.4", NotPromotableError, "arms is not what"),
+        ("binding.arms.0.plugin.manifest_digest", "cd" * 32, NotPromotableError, "arms is not what"),
         ("binding.policy.min_runs", 1, NotPromotableError, "policy is not what"),
         ("binding.policy.metric", "num_turns", NotPromotableError, "policy is not what"),
         ("binding.policy.max_age_days", 900, NotPromotableError, "policy is not what"),
@@ -309,6 +317,7 @@ def test_a_promotion_from_tomorrow_is_refused(make_sealed: Callable[..., Results
         ({"sandbox_backend": "none"}, "not run in a sandbox"),
         ({"model": "m-2"}, "of model 'm-2'"),
         ({"candidate_overlay_digest": DIGEST}, "not measured with this candidate"),
+        ({"arm_digest": DIGEST}, "candidate_workflow: its rows were not measured with the arm that the sweep fixed"),
         ({"error_kind": "oracle-failed"}, "is not promotable"),
         ({"error_kind": "infra-error"}, "is not promotable"),
     ],
@@ -329,7 +338,7 @@ def test_rows_that_do_not_promote_are_refused(
         sweep = read_sweep(results)
         read = lambda: read_rows(results.results_jsonl, sweep_id=sweep.sweep)  # noqa: E731
         made = make_promotion(sweep, binding, read, now=utc_now(), status=RunStatus.COMPLETE, n_uncounted=0)
-        if "candidate_overlay_digest" not in changes:
+        if not changes.keys() & {"candidate_overlay_digest", "arm_digest"}:
             assert not made.promotable
         lying = tuple(replace(each, promotable=True) for each in made.decisions)
         write_promotion(results, replace(made, promotable=True, decisions=lying))

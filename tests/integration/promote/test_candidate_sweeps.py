@@ -18,8 +18,9 @@ from fairtrial.bench.tasks import task_binding
 from fairtrial.cli.main import run
 from fairtrial.errors import UsageError
 from fairtrial.host.files import remove_tree
+from fairtrial.sweep.bench_inputs import open_inputs, private_blobs
 from fairtrial.sweep.bench_plan import BenchOptions
-from fairtrial.sweep.bench_sweep import begin_bench, open_inputs, private_blobs
+from fairtrial.sweep.bench_sweep import begin_bench
 from fairtrial.sweep.loop_sweep import SweepOptions
 
 sys.path.insert(0, str(Path(__file__).parent))

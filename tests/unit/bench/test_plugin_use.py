@@ -50,6 +50,11 @@ def test_what_stands_in_the_list_of_the_first_request_of_the_main_loop_is_listed
     assert listed_offers([refused, *rows], PLUGIN) == ("p:work",), "what was refused told nobody anything"
 
 
+def test_what_stands_in_the_list_without_its_description_is_listed() -> None:
+    assert listed_offers([row_of(r"skills:\n- p:work\n- other: o\n")], PLUGIN) == ("p:work",)
+    assert listed_offers([row_of(r"skills:\n- p:work-more\n</reminder>")], PLUGIN) == ("p:work-more",)
+
+
 BODY = r"Base directory for this skill: /opt/plugin/skills/work\n\nDo it."
 TOOLS = ("Skill",)
 

@@ -1,9 +1,15 @@
-"""The gate's rules for arms that review, one test a rule."""
+"""The gate's rules for arms that review, each with a case that comes out otherwise when the rule is taken out."""
 
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
 
+from fairtrial.evidence import gate, review_gate
 from fairtrial.evidence.bench import BenchFold, BenchSummary
 from fairtrial.evidence.gate import Decision, GatePolicy, Outcome, decide, decide_with_voids_as_failures
 from fairtrial.evidence.resample import estimate_false_promotion
@@ -232,3 +238,202 @@ def test_a_side_that_was_not_scored_has_gained_nothing_that_can_be_told() -> Non
 
     assert ReviewGateTask(incumbent=None, candidate=scored).f1_gain is None
     assert ReviewGateTask(incumbent=scored, candidate=None).f1_gain is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One rule, how to take it out, and a case in which it decides.
+
+    Attributes:
+        name: What it demands.
+        taken_out: Text of the source, and what replaces it.
+        case: The reviews of both arms on a task; another one, on which the candidate is better, stands beside it.
+        outcome: What the gate says of both, because of the rule.
+        module: Where the rule stands.
+        alone: There is no other task.
+    """
+
+    name: str
+    taken_out: tuple[str, str]
+    case: tuple[list[Row], list[Row]]
+    outcome: Outcome
+    module: ModuleType = review_gate
+    alone: bool = False
+
+
+KEEP, PROMOTE, TOO_LITTLE = Outcome.KEEP_INCUMBENT, Outcome.PROMOTE, Outcome.INSUFFICIENT_EVIDENCE
+FAILS: Final = three(clean(passes=False, right=True))
+RULES: Final = [
+    Rule(
+        name="both arms reviewed",
+        taken_out=("before is None or after is None or (before.scored", "before and after and (before.scored"),
+        case=(three(defect()), three(None)),
+        outcome=TOO_LITTLE,
+    ),
+    Rule(
+        name="every run has a score",
+        taken_out=(" or (before.scored_runs, after.scored_runs) != (incumbent_runs, candidate_runs):", ":"),
+        case=([*three(defect())[:2], row(None)], three(defect())),
+        outcome=TOO_LITTLE,
+    ),
+    Rule(
+        name="a clean control is one for both arms",
+        taken_out=("if before.clean_control != after.clean_control:", "if False:"),
+        case=(three(clean()), three(defect(blockers=None))),
+        outcome=TOO_LITTLE,
+    ),
+    Rule(
+        name="blocker recall was measured for both arms or for none",
+        taken_out=("if (before.blocker_recall is None) != (after.blocker_recall is None):", "if False:"),
+        case=(three(defect()), three(defect(blockers=None))),
+        outcome=TOO_LITTLE,
+    ),
+    *(
+        Rule(
+            name=f"the {side}'s false positives were counted in every run",
+            taken_out=("(before.false_positives is None or after.false_positives is None)", f"{other} is None"),
+            case=case,
+            outcome=TOO_LITTLE,
+        )
+        for side, other, case in (
+            ("incumbent", "after.false_positives", (three(clean() | {"false_positives": None}), three(clean()))),
+            ("candidate", "before.false_positives", (three(clean()), three(clean() | {"false_positives": None}))),
+        )
+    ),
+    Rule(
+        name="weighted F1 was measured",
+        taken_out=("if not before.clean_control and task.f1_gain is None:", "if False:"),
+        case=(three(defect()), three(defect(None))),
+        outcome=TOO_LITTLE,
+    ),
+    Rule(
+        name="the verdict is right in every run",
+        taken_out=("if after.right_verdicts < candidate_runs:", "if not after.right_verdicts:"),
+        case=(three(defect()), [*three(defect())[:2], row(defect(right=False))]),
+        outcome=KEEP,
+    ),
+    Rule(
+        name="no drop in blocker recall",
+        taken_out=("if _dropped(before.blocker_recall, after.blocker_recall):", "if False:"),
+        case=(three(defect()), three(defect(blockers=0.5))),
+        outcome=KEEP,
+    ),
+    Rule(
+        name="no more false positives on a clean control",
+        taken_out=("if _dropped(after.false_positives, before.false_positives):", "if False:"),
+        case=(three(clean()), three(clean(false=1))),
+        outcome=KEEP,
+    ),
+    Rule(
+        name="more false positives beside defects are weighed by the score alone",
+        taken_out=("    if before.clean_control:\n", "    if True:\n"),
+        case=(three(defect()), three(defect(false_positives=1))),
+        outcome=PROMOTE,
+    ),
+    Rule(
+        name="no clean control is lost",
+        taken_out=("if _passes_all(before) and not _passes_all(after):", "if False:"),
+        case=(three(clean()), FAILS),
+        outcome=KEEP,
+    ),
+    Rule(
+        name="a clean control that the incumbent does not pass is not lost",
+        taken_out=("if _passes_all(before) and not _passes_all(after):", "if not _passes_all(after):"),
+        case=(FAILS, FAILS),
+        outcome=PROMOTE,
+    ),
+    Rule(
+        name="a clean control is passed in every run",
+        taken_out=("return side.clean_passes == side.scored_runs", "return bool(side.clean_passes)"),
+        case=(three(clean()), [*three(clean())[:2], FAILS[0]]),
+        outcome=KEEP,
+    ),
+    Rule(
+        name="no drop in weighted F1",
+        taken_out=("elif _dropped(before.weighted_f1, after.weighted_f1):", "elif False:"),
+        case=(three(defect(0.8)), three(defect(0.79))),
+        outcome=KEEP,
+    ),
+    Rule(
+        name="what is equal but for rounding is no drop",
+        taken_out=("after < before - TOLERANCE", "after < before"),
+        case=(three(defect(0.8)), three(defect(0.8 - 1e-12))),
+        outcome=PROMOTE,
+    ),
+    Rule(
+        name="the best gain counts",
+        taken_out=("return max((gain", "return min((gain"),
+        case=(three(defect()), three(defect())),
+        outcome=PROMOTE,
+    ),
+    Rule(
+        name="a gain of a hundredth",
+        taken_out=("if gain >= MIN_F1_GAIN - TOLERANCE:", "if True:"),
+        case=(three(defect(0.8)), three(defect(0.809999))),
+        outcome=KEEP,
+        module=gate,
+        alone=True,
+    ),
+    Rule(
+        name="exactly a hundredth is enough",
+        taken_out=("if gain >= MIN_F1_GAIN - TOLERANCE:", "if gain >= MIN_F1_GAIN:"),
+        case=(three(defect(0.07)), three(defect(0.08))),  # floats whose difference is a little less
+        outcome=PROMOTE,
+        module=gate,
+        alone=True,
+    ),
+    Rule(
+        name="some task has a defect to find",
+        taken_out=("if gain is None:", "if False:"),
+        case=(FAILS, three(clean())),
+        outcome=KEEP,
+        module=gate,
+        alone=True,
+    ),
+    Rule(
+        name="a lead in perfect reviews promotes nobody",
+        taken_out=("elif reviews := [t.review for t in tasks if t.review is not None]:", "elif False:"),
+        case=(three(defect()), three(defect(), resolved=True)),
+        outcome=KEEP,
+        module=gate,
+        alone=True,
+    ),
+    Rule(
+        name="a review is judged by nothing but its score",
+        taken_out=("            continue\n", ""),
+        case=(three(defect(), resolved=True), three(defect(), cost_usd=9.0)),
+        outcome=PROMOTE,
+        module=gate,
+    ),
+    Rule(
+        name="what a review costs need not be known",
+        taken_out=("elif t.incumbent_metric is None", "if t.incumbent_metric is None"),
+        case=(three(defect()), three(defect(), cost_usd=None)),
+        outcome=PROMOTE,
+        module=gate,
+    ),
+]
+
+
+def outcome_with(module: ModuleType, rule: Rule) -> str:
+    tasks = {"a": rule.case, **({} if rule.alone else BETTER)}
+    outcome: str = vars(module)["decide"](summary(**tasks).aggregates, POLICY).outcome
+    return outcome
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name.replace(" ", "-"))
+def test_the_case_of_a_rule_comes_out_otherwise_without_the_rule(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert outcome_with(gate, rule) == rule.outcome
+    source = Path(str(rule.module.__file__)).read_text()
+    assert source.count(rule.taken_out[0]) == 1, "the source has changed: take the rule out in another way"
+    mutant = ModuleType("mutant_of_a_gate")
+    monkeypatch.setitem(sys.modules, mutant.__name__, mutant)  # dataclasses look their module up
+    exec(compile(source.replace(*rule.taken_out), "mutant", "exec"), vars(mutant))  # noqa: S102 - our own source
+    deciding = mutant
+    if rule.module is review_gate:
+        deciding = gate
+        for name in review_gate.__all__:
+            monkeypatch.setattr(gate, name, vars(mutant)[name])
+    # Without a rule the gate may read what is not there: then it does not decide as before either.
+    with contextlib.suppress(AttributeError, TypeError):
+        assert outcome_with(deciding, rule) != rule.outcome

@@ -55,6 +55,34 @@ def test_no_field_is_shown_but_the_named_ones() -> None:
     assert chosen.compact["verify_tail"] == "ran 3 tests"
 
 
+def test_a_review_is_shown_by_its_score_and_nothing_of_its_labels_is() -> None:
+    score = {
+        "true_positives": 1,
+        "false_positives": 0,
+        "false_negatives": 2,
+        "weighted_precision": 1.0,
+        "weighted_recall": 0.5,
+        "weighted_f1": 0.666667,
+        "blocker_recall": None,
+        "verdict": "comment",
+        "expected_verdict": "SECRET",
+        "verdict_correct": False,
+        "clean_control": False,
+        "clean_pass": None,
+        "matched_findings": ["SECRET"],
+        "problem": None,
+    }
+    (chosen,) = choose_rows([failed(review=score)], {"a"})
+    hidden = {"expected_verdict", "matched_findings", "clean_control"}
+    assert chosen.compact["review"] == {name: value for name, value in score.items() if name not in hidden}
+    assert "SECRET" not in json.dumps(chosen.compact)
+
+
+def test_a_run_that_is_no_review_has_no_score() -> None:
+    (chosen,) = choose_rows([failed(review=None)], {"a"})
+    assert chosen.compact["review"] is None
+
+
 def test_voids_are_no_evidence() -> None:
     kinds = ("infra-error", "session-error", "evidence-unverified", "cleanup-failure", "cancelled", "interrupted")
     assert choose_rows([row(error_kind=kind, resolved=False) for kind in kinds], {"a"}) == ()

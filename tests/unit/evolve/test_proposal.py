@@ -1,6 +1,7 @@
 """A proposal: what a proposer is given, and what is taken from it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,19 @@ import pytest
 from fairtrial.errors import IntegrityError
 from fairtrial.evolve.proposal import (
     MAX_PROPOSAL_BYTES,
+    Aim,
     Given,
     InvalidProposalError,
     prepare_proposal,
+    proposer_options,
     take_candidate,
 )
 from fairtrial.evolve.record import GenerationFiles
+from fairtrial.evolve.values import EvolveOptions
 from fairtrial.host.git import git
 from fairtrial.store.attempts import INTENT_SCHEMA, OUTCOME_SCHEMA, describe_artifacts, write_intent, write_outcome
 from fairtrial.store.layout import Results
+from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions, PluginOptions
 from fairtrial.workspace.archive import pack_change
 from fairtrial.workspace.change import Change, Entry, Kind
 from fairtrial.workspace.overlay import read_overlay
@@ -104,6 +109,36 @@ def test_the_prompt_holds_counts_and_paths_and_no_word_of_the_evidence() -> None
     assert "WORDS" not in prompt
     assert "1 runs, 0 earlier" in prompt
     assert "This is generation 3." in prompt
+
+
+def test_a_proposer_of_a_reviewers_skill_is_told_what_counts_of_a_review() -> None:
+    worker, reviewer = GIVEN.prompt(LAYOUT), replace(GIVEN, aim=Aim.REVIEW).prompt(LAYOUT)
+    assert "makes more tasks succeed" in worker
+    assert "find more of the defects" in reviewer
+    assert "cheaper" not in reviewer
+    assert reviewer.split("\n\n")[1:] == worker.split("\n\n")[1:]
+
+
+def test_a_proposer_works_without_what_its_arms_are_measured_with(here: GenerationFiles) -> None:
+    asked = BenchOptions(
+        tasks="/t",
+        arms=("a",),
+        model="m",
+        agent="claude-code",
+        effort="high",
+        context="ctags",
+        skills={"work": "/s"},
+        plugins={"acme": PluginOptions(version="1.2.3", directory="/p")},
+    )
+    options = EvolveOptions(
+        bench=asked,
+        candidate=CandidateOptions(overlay="", layout=LAYOUT, project="/p"),
+        proposer_agent="bash-agent",
+        proposer_model="m-2",
+    )
+    own = proposer_options(here, options)
+    assert (own.context, own.effort, own.skills, own.plugins) == (None, None, {}, {})
+    assert (own.agent, own.model, own.arms, own.runs) == ("bash-agent", "m-2", ("proposer",), 1)
 
 
 def test_a_good_overlay_is_frozen_and_the_proposal_kept(here: GenerationFiles) -> None:

@@ -19,12 +19,13 @@ from fairtrial.wire.http1 import (
     read_head,
     with_connection_close,
 )
+from fairtrial.wire.reader import ByteCount, CountedReader
 
 CHUNKED = Framing(kind=BodyKind.CHUNKED)
 
 
-def _fed(parts: Sequence[bytes]) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
+def _fed(parts: Sequence[bytes]) -> CountedReader:
+    reader = CountedReader(ByteCount(), asyncio.get_running_loop())
     for part in parts:
         reader.feed_data(part)
     reader.feed_eof()
@@ -276,6 +277,20 @@ fragments = st.lists(
     ) | st.binary(max_size=8),
     max_size=24,
 )  # fmt: skip
+
+
+@settings(deadline=None)
+@given(fragments)
+def test_a_head_reads_the_same_at_once_and_byte_by_byte(parts: list[bytes]) -> None:
+    def outcome(*parts: bytes) -> object:
+        try:
+            return _read_head(*parts)
+        except (BadMessageError, EndedEarlyError) as error:
+            return type(error)
+
+    raw = b"".join(parts)
+    for whole in (raw, b"GET / HTTP/1.1\r\n" + raw + b"\r\n\r\n"):
+        assert outcome(whole) == outcome(*(bytes([byte]) for byte in whole))
 
 
 @settings(deadline=None)

@@ -152,3 +152,17 @@ def test_a_connection_that_broke_says_so_to_whoever_reads(is_waiting: bool) -> N
             await reader.wait_input()
 
     run(work)
+
+
+def test_what_is_here_up_to_an_end_is_taken_and_else_nothing() -> None:
+    async def work(reader: CountedReader, count: ByteCount) -> None:
+        reader.feed_data(b"one\r\n\r\ntwo\r\n")
+        assert await reader.take_until(b"\r\n\r\n") == b"one\r\n\r\n"
+        reader.feed_data(b"\r\nthree")
+        assert await reader.take_until(b"\r\n\r\n") == b"", "it is in two pieces"
+        assert count.n_bytes == len(b"one\r\n\r\n")
+        assert await reader.read() == b"two\r\n\r\nthree"
+        reader.feed_eof()
+        assert await reader.take_until(b"\r\n\r\n") == b""
+
+    run(work)
