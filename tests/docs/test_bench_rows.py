@@ -87,6 +87,13 @@ class TestOnASweep:
         lost = lost_row(spec, "interrupted", "killed", attempt)
         assert lost.keys() == plain.keys() | {"usage_is_lower_bound"}
         assert lost["wire"] == {"requests": lost["num_turns"], "complete": False}
+        assert lost["transcript_missing"] is False
+        assert [each["path"] for each in lost["transcript_artifacts"]] == ["transcript-work.jsonl"]
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        assert lost_row(spec, "interrupted", "killed", killed)["transcript_missing"] is False, "it never began"
+        (killed / "intent.json").write_bytes(b"{}")
+        assert lost_row(spec, "interrupted", "killed", killed)["transcript_missing"] is True
 
 
 def spec_of(bench: Path, scratch: Path) -> BenchSpec:

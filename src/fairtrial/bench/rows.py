@@ -23,7 +23,8 @@ from fairtrial.model.bench import PluginFiles
 from fairtrial.model.sandbox import SandboxState
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
-from fairtrial.store.artifacts import render_digest
+from fairtrial.store.artifacts import digest_file, render_digest
+from fairtrial.store.layout import INTENT
 from fairtrial.store.strict_json import encode_object
 
 __all__ = [
@@ -165,6 +166,11 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
     row = void_row(spec, kind, detail)
     rows: list[WireRow] = []
     logs = sorted(directory.glob("wire-*.jsonl")) if directory.is_dir() else []
+    kept = sorted(directory.glob("transcript-*.jsonl")) if directory.is_dir() else []
+    row["transcript_artifacts"] = [_artifact(Transcript(name=path.name, digest=digest_file(path))) for path in kept]
+    # An agent that speaks to no model has no wire log: without a transcript none of its sessions came to an end.
+    open_sessions = {_phase(path) for path in logs} - {_phase(path) for path in kept}
+    row["transcript_missing"] = bool(open_sessions) or ((directory / INTENT).exists() and not kept)
     for path in logs:
         try:
             # The gateway may still be ending its log: what it writes from here on goes to a file without a name.
@@ -371,6 +377,11 @@ def _reported(session: Session) -> Row | None:
         "skills_used": None if report.skills_used is None else list(report.skills_used),
         "is_error": report.is_error,
     }
+
+
+def _phase(path: Path) -> str:
+    """Of the file of a session, `transcript-<phase>.jsonl` or `wire-<phase>.jsonl`, the phase."""
+    return path.stem.partition("-")[2]
 
 
 def _artifact(transcript: Transcript) -> Row:
