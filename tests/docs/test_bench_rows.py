@@ -30,6 +30,7 @@ BY_THE_JOURNAL = {"sweep", "key", "attempt", "plan_index", "seq", "prev", "final
 BY_THE_SWEEP = {
     *("bench_id", "timestamp_utc", "host", "platform", "machine", "fairtrial", "metric", "trial_order_seed"),
     *("scripted_model", "controls", "source", "price_table", "sweep_paused_s"),
+    "measurement_lock_wait_ms",
 }
 on_a_sweep = [
     pytest.mark.needs("git", "bwrap"),
