@@ -30,6 +30,7 @@ BY_THE_JOURNAL = {"sweep", "key", "attempt", "plan_index", "seq", "prev", "final
 BY_THE_SWEEP = {
     *("bench_id", "timestamp_utc", "host", "platform", "machine", "fairtrial", "metric", "trial_order_seed"),
     *("scripted_model", "controls", "source", "price_table", "sweep_paused_s"),
+    "measurement_lock_wait_ms",
 }
 on_a_sweep = [
     pytest.mark.needs("git", "bwrap"),
@@ -66,7 +67,7 @@ class TestOnASweep:
         self, bench_rows: list[Row], read_table: ReadTable, names: Names
     ) -> None:
         told = lines_of(read_table, "Every row", "Measured attempts")
-        for name in ("reported_usage", "sessions", "environment"):
+        for name in ("reported_usage", "sessions", "environment", "transcript_artifacts"):
             assert names(told[name]["meaning"]) == list(bench_rows[0][name][0]), name
         for name in ("agent_plugin", "limits_enforced", "oracle_counts"):
             assert names(told[name]["meaning"]) == list(bench_rows[0][name]), name
@@ -87,6 +88,14 @@ class TestOnASweep:
         lost = lost_row(spec, "interrupted", "killed", attempt)
         assert lost.keys() == plain.keys() | {"usage_is_lower_bound"}
         assert lost["wire"] == {"requests": lost["num_turns"], "complete": False}
+        assert lost["transcript_missing"] is False
+        kept = sorted(path.name for path in attempt.glob("transcript-*"))
+        assert [each["path"] for each in lost["transcript_artifacts"]] == kept != []
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        assert lost_row(spec, "interrupted", "killed", killed)["transcript_missing"] is False, "it never began"
+        (killed / "intent.json").write_bytes(b"{}")
+        assert lost_row(spec, "interrupted", "killed", killed)["transcript_missing"] is True
 
 
 def spec_of(bench: Path, scratch: Path) -> BenchSpec:

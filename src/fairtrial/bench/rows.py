@@ -12,6 +12,7 @@ from fairtrial.bench.probes import probe_flags
 from fairtrial.bench.proof import count_tool_calls, count_turns
 from fairtrial.bench.session import Session
 from fairtrial.bench.tool_server import wire_tools
+from fairtrial.bench.transcript import TRANSCRIPT_SOURCE, Transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.ledger import WireRow, read_ledger
@@ -22,6 +23,8 @@ from fairtrial.model.bench import PluginFiles
 from fairtrial.model.sandbox import SandboxState
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
+from fairtrial.store.artifacts import digest_file, render_digest
+from fairtrial.store.layout import INTENT
 from fairtrial.store.strict_json import encode_object
 
 __all__ = [
@@ -163,6 +166,11 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
     row = void_row(spec, kind, detail)
     rows: list[WireRow] = []
     logs = sorted(directory.glob("wire-*.jsonl")) if directory.is_dir() else []
+    kept = sorted(directory.glob("transcript-*.jsonl")) if directory.is_dir() else []
+    row["transcript_artifacts"] = [_artifact(Transcript(name=path.name, digest=digest_file(path))) for path in kept]
+    # An agent that speaks to no model has no wire log: without a transcript none of its sessions came to an end.
+    open_sessions = {_phase(path) for path in logs} - {_phase(path) for path in kept}
+    row["transcript_missing"] = bool(open_sessions) or ((directory / INTENT).exists() and not kept)
     for path in logs:
         try:
             # The gateway may still be ending its log: what it writes from here on goes to a file without a name.
@@ -213,7 +221,9 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: S
         ],
         "sessions": [_session(session) for session in sessions],
         "transcript_missing": any(session.transcript is None for session in sessions),
-        "transcript_artifacts": [session.transcript for session in sessions if session.transcript is not None],
+        "transcript_artifacts": [
+            _artifact(session.transcript) for session in sessions if session.transcript is not None
+        ],
         "evidence_diagnostics": [s.transcript_problem for s in sessions if s.transcript_problem is not None],
         "agent_version": agent.probe.version,
         "environment": [{"phase": session.phase, **session.environment} for session in sessions],
@@ -367,6 +377,15 @@ def _reported(session: Session) -> Row | None:
         "skills_used": None if report.skills_used is None else list(report.skills_used),
         "is_error": report.is_error,
     }
+
+
+def _phase(path: Path) -> str:
+    """Of the file of a session, `transcript-<phase>.jsonl` or `wire-<phase>.jsonl`, the phase."""
+    return path.stem.partition("-")[2]
+
+
+def _artifact(transcript: Transcript) -> Row:
+    return {"path": transcript.name, **render_digest(transcript.digest), "source": TRANSCRIPT_SOURCE}
 
 
 def _session(session: Session) -> Row:

@@ -14,7 +14,7 @@ from fairtrial.bench.plugin_files import PLUGIN_ROOT, frozen_plugin
 from fairtrial.bench.plugin_use import markers_of
 from fairtrial.bench.review import REVIEW_ROOT, desk_bind
 from fairtrial.bench.tool_server import ServerSeen, ToolServer, tool_markers
-from fairtrial.bench.transcript import lines_of, write_transcript
+from fairtrial.bench.transcript import Transcript, lines_of, write_transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.client import GatewayGoneError, OpenTrial
 from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
@@ -84,7 +84,7 @@ class Session:
         closed: What the wire came to; None where no model is spoken to, or the gateway died.
         gateway_gone: The gateway died.
         rows: The wire, request by request.
-        transcript: Name of the transcript's file; None when it could not be kept.
+        transcript: Its transcript; None when it could not be kept.
         transcript_problem: Why not, else None.
         out_of_time: It took longer than it may.
         environment: What the agent could see of its surroundings, without what differs from trial to trial.
@@ -98,7 +98,7 @@ class Session:
     closed: TrialClosed | None
     gateway_gone: bool
     rows: tuple[WireRow, ...]
-    transcript: str | None
+    transcript: Transcript | None
     transcript_problem: str | None
     out_of_time: bool
     environment: Mapping[str, object]
@@ -284,11 +284,11 @@ def _finish(
     tools: ServerSeen | None,
 ) -> Session:
     name = f"transcript-{order.phase.name}.jsonl"
-    problem = None
+    transcript, problem = None, None
     try:
         with raw.open("rb") as lines:
             report = agent.agent.read_report(lines_of(lines)) if order.cheat is None else None
-        write_transcript(raw, order.directory / name, Redactor([token] if token else []))
+        transcript = write_transcript(raw, order.directory / name, Redactor([token] if token else []))
     except OSError as failure:
         report, problem = None, f"{name}: {failure.strerror}"
     finally:
@@ -306,7 +306,7 @@ def _finish(
         closed=closed,
         gateway_gone=gone,
         rows=rows,
-        transcript=name if problem is None else None,
+        transcript=transcript if problem is None else None,
         transcript_problem=problem,
         out_of_time=result.elapsed_ms >= order.timeout_s * 1000,
         environment=seen,

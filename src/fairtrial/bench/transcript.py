@@ -1,14 +1,18 @@
 """What an agent printed, as it is kept: its events, redacted, and of a flood its two ends."""
 
 import json
+import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
+from fairtrial.store.artifacts import FileDigest, digest_file
 from fairtrial.store.redact import Redactor
+from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
-__all__ = ["lines_of", "write_transcript"]
+__all__ = ["TRANSCRIPT_SOURCE", "Transcript", "lines_of", "write_transcript"]
 
 LONGEST_LINE_BYTES: Final = 16 << 20
 """No event is longer; what is, is cut into pieces that are none."""
@@ -18,6 +22,21 @@ MOST_LINES: Final = 1_000_000
 HEAD_LINES: Final = 100_000
 HEAD_BYTES: Final = 32 << 20
 TAIL_BYTES: Final = 64 << 10
+TRANSCRIPT_SOURCE: Final = "parent-captured-stream-json"
+"""Where every transcript comes from: a stream that we held, never a file that the agent could write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """A transcript that was kept.
+
+    Attributes:
+        name: Its file's name in the attempt's directory.
+        digest: What was written to it.
+    """
+
+    name: str
+    digest: FileDigest
 
 
 def lines_of(source: BinaryIO) -> Iterator[bytes]:
@@ -25,24 +44,33 @@ def lines_of(source: BinaryIO) -> Iterator[bytes]:
     return islice(iter(lambda: source.readline(LONGEST_LINE_BYTES), b""), MOST_LINES)
 
 
-def write_transcript(raw: Path, path: Path, redactor: Redactor) -> None:
+def write_transcript(raw: Path, path: Path, redactor: Redactor) -> Transcript:
     """Keep what was printed: events re-serialised with sorted keys, anything else as text; all of it redacted.
 
     What was left out between head and tail, and of a text that is no event, is counted as `omitted_bytes`: a flood
     would otherwise fill the results' disk, several times over since a byte that is no text takes six to write.
+
+    Nobody but its owner may read it: of all files of an attempt it alone holds what a model and its tools said freely,
+    and redaction is a guess. On return it is durable.
+
+    Raises:
+        OSError: It could not be written, or there is one.
     """
-    with raw.open("rb") as source, path.open("xb") as target:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as target, raw.open("rb") as source:
         n_bytes = 0
         for line in islice(lines_of(source), HEAD_LINES):
-            target.write(redactor.redact(_event(line)) + b"\n")
+            target.write(_redacted(line, redactor) + b"\n")
             n_bytes += len(line)
             if n_bytes > HEAD_BYTES:
                 break
         if n_omitted := _skip(source, n_bytes):
             target.write(_serialised({"omitted_bytes": n_omitted}) + b"\n")
         for line in lines_of(source):
-            target.write(redactor.redact(_event(line)) + b"\n")
-    path.chmod(0o644)
+            target.write(_redacted(line, redactor) + b"\n")
+        target.flush()
+        os.fsync(fd)
+    return Transcript(name=path.name, digest=digest_file(path))
 
 
 def _skip(source: BinaryIO, here: int) -> int:
@@ -55,13 +83,31 @@ def _skip(source: BinaryIO, here: int) -> int:
     return end - TAIL_BYTES - here + len(source.readline(TAIL_BYTES))
 
 
-def _event(line: bytes) -> bytes:
+def _redacted(line: bytes, redactor: Redactor) -> bytes:
+    """A line as it is kept, which still is one object when its secrets are out.
+
+    A shape may hold the quotes between a key and its value, and two keys that were secrets are one mark: no reader
+    could believe such an object, so it is kept as text.
+    """
+    event = _event(line, redactor)
+    redacted = redactor.redact(event)
+    if redacted != event:
+        try:
+            parse_object(redacted)
+        except MalformedJsonError:
+            return _serialised({"unparsed": redacted.decode("utf-8", "backslashreplace")})
+    return redacted
+
+
+def _event(line: bytes, redactor: Redactor) -> bytes:
     try:
         value: object = json.loads(line)
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
-        return _serialised(cast("dict[str, object]", value))
+        event = cast("dict[str, object]", value)
+        redactor.redact_members(event)
+        return _serialised(event)
     kept = line[:LONGEST_TEXT_BYTES]
     text: dict[str, object] = {"unparsed": kept.decode("utf-8", "backslashreplace").rstrip("\n")}
     return _serialised(text if len(kept) == len(line) else text | {"omitted_bytes": len(line) - len(kept)})

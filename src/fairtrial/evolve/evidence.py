@@ -133,7 +133,7 @@ def _choose(row: Row) -> ChosenRow:
     return ChosenRow(
         key=str(row.get("key")),
         attempt=attempt if isinstance(attempt, int) else 0,
-        transcripts=_texts(row.get("transcript_artifacts")),
+        transcripts=_paths(row.get("transcript_artifacts")),
         compact={
             "task": row.get("task"),
             "class": text(row.get("class")),
@@ -148,6 +148,12 @@ def _choose(row: Row) -> ChosenRow:
             "review": _review(row),
         },
     )
+
+
+def _paths(value: object) -> tuple[str, ...]:
+    """Names of files in a row's records of them."""
+    records = cast("list[object]", value) if isinstance(value, list) else []
+    return _texts([cast("Row", each).get("path") for each in records if isinstance(each, dict)])
 
 
 def _review(row: Row) -> dict[str, object] | None:

@@ -1,20 +1,30 @@
 """Takes secrets out of what is about to be written: known values in the forms they travel in, and shapes of keys.
 
-A shape is a guess and a value is not: whoever knows the value gives it. What was taken out leaves its name behind, so
-that a reader sees that something was there. Works on bytes, because what a program printed need not be text.
+A shape is a guess and a value is not: whoever knows the value gives it. A password has neither, but often a key that
+says what it is. What was taken out leaves its name behind, so that a reader sees that something was there. Works on
+bytes, because what a program printed need not be text.
 """
 
 import base64
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, cast
 from urllib.parse import quote
 
-__all__ = ["MIN_SECRET_CHARACTERS", "Redactor"]
+__all__ = ["CREDENTIAL_KEYS", "MIN_SECRET_CHARACTERS", "Redactor"]
 
 MIN_SECRET_CHARACTERS: Final = 8
 """A shorter value would be found in innocent text."""
+CREDENTIAL_KEYS: Final = frozenset(
+    {
+        *("authorization", "proxy-authorization", "cookie", "set-cookie", "password", "secret", "client_secret"),
+        *("x-api-key", "api-key", "api_key", "anthropic-api-key", "anthropic_api_key"),
+        *("token", "access_token", "refresh_token"),
+    }
+)
+"""Keys whose text is a secret whatever it looks like, casefolded."""
+CREDENTIAL_MARK: Final = "[redacted:credential]"
 
 # A word begins also after what stands for a line end or a colour: a key on a line of its own follows the letter of `\n`
 # in JSON, the digits of `%0A` in a URL, the `m` of a colour on a terminal.
@@ -92,6 +102,32 @@ class Redactor:
     def redact_text(self, text: str) -> str:
         """Return the text likewise; characters that no UTF-8 can hold become `?`."""
         return self.redact(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+    def redact_members(self, value: dict[str, object]) -> None:
+        """Replace, in a parsed object, each text under a credential's key, however deep and also in a list there.
+
+        Only texts: a number under `token` is a count. It does not recurse: an agent may print any depth.
+        """
+        waiting: list[tuple[dict[str, object] | list[object], bool]] = [(value, False)]
+        while waiting:
+            held, is_secret = waiting.pop()
+            if isinstance(held, list):
+                for place, member in enumerate(held):
+                    held[place] = self._member(member, waiting, is_secret=is_secret)
+            else:
+                for key, member in held.items():
+                    is_named = key.casefold() in CREDENTIAL_KEYS
+                    held[key] = self._member(member, waiting, is_secret=is_secret or is_named)
+
+    def _member(
+        self, member: object, waiting: list[tuple[dict[str, object] | list[object], bool]], *, is_secret: bool
+    ) -> object:
+        if isinstance(member, (dict, list)):
+            waiting.append((cast("dict[str, object] | list[object]", member), is_secret))
+        elif is_secret and isinstance(member, str) and member:
+            self.n_redacted += 1
+            return CREDENTIAL_MARK
+        return member
 
     def find(self, data: bytes) -> tuple[str, ...]:
         """Names of what would be taken out."""

@@ -57,7 +57,7 @@ from fairtrial.sweep.bench_inputs import (
 from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench
 from fairtrial.sweep.candidate import FROZEN, PROMOTION, Promoter, read_frozen
 from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
-from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover
+from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover, say_waiting
 from fairtrial.sweep.pause import ProviderWatch
 from fairtrial.sweep.scratch import SCRATCH_MODE, open_scratch, remove_earlier, scratch_base, scratch_of
 from fairtrial.workspace.overlay import freeze_overlay
@@ -227,8 +227,10 @@ def _run(
         if inputs.candidate is not None and frozen is None:
             freeze_overlay(inputs.candidate.overlay, results.root / FROZEN)
         plan = inputs.plan
+        waited_ms = None
         if options.metric == "duration_s":
-            stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=how.say))
+            wait = acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=say_waiting(how))
+            waited_ms = stack.enter_context(wait).waited_ms
         journal = stack.enter_context(Journal.open(results, sweep))
         if (repair := journal.repair) is not None:
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
@@ -242,7 +244,7 @@ def _run(
             sweep=sweep.sweep,
             number=pass_number(results, sweep),
             scratch=scratch,
-            metadata=_metadata(sweep.document),
+            metadata=_metadata(sweep.document, waited_ms),
             engine=cast("type[Engine]", load_plugin("fairtrial.engines", options.engine).target)(),
             n_workers=n_workers,
             passed_env=(),
@@ -359,7 +361,7 @@ def _dialect(agent: str) -> str | None:
     return cast("type[Agent]", load_plugin("fairtrial.agents", agent).target).dialect
 
 
-def _metadata(record: Mapping[str, object]) -> dict[str, object]:
+def _metadata(record: Mapping[str, object], waited_ms: float | None) -> dict[str, object]:
     machine = describe_machine()
     options = cast("Mapping[str, object]", record["options"])
     candidate = cast("Mapping[str, object] | None", options.get("candidate"))
@@ -373,6 +375,7 @@ def _metadata(record: Mapping[str, object]) -> dict[str, object]:
         "source": f"fairtrial {__version__}",
         "price_table": str(price_table(utc_now())),
         "metric": options["metric"],
+        "measurement_lock_wait_ms": None if waited_ms is None else round(waited_ms, 3),
         "trial_order_seed": options["seed"],
         "scripted_model": options["script"] is not None,
         "proposer_model": None if candidate is None else candidate["proposer_model"],

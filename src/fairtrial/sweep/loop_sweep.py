@@ -47,6 +47,7 @@ __all__ = [
     "plan_of",
     "recover",
     "resume_loop",
+    "say_waiting",
 ]
 
 ENVIRONMENT_VERSION: Final = "env/1"
@@ -205,7 +206,7 @@ def _run(
         stop = stack.enter_context(stop_requests())
         prepare_reserve(results)
         stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces))
-        lock = stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=_waiting(how)))
+        lock = stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=say_waiting(how)))
         journal = stack.enter_context(Journal.open(results, sweep))
         if (repair := journal.repair) is not None:
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
@@ -246,7 +247,8 @@ def _run(
     )
 
 
-def _waiting(how: SweepOptions) -> Callable[[str], None]:
+def say_waiting(how: SweepOptions) -> Callable[[str], None]:
+    """What tells the user for whom a sweep waits."""
     return lambda holder: how.say(f"waiting up to {how.lock_wait_s:g} s for another measurement on this host: {holder}")
 
 

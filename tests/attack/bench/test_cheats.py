@@ -1,5 +1,6 @@
 """One way to look resolved a test; each fails closed, with the kind that it should have."""
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Callable
@@ -145,7 +146,8 @@ exec sleep 600
     row = cheat(trial, forge, timeout_s=5)
     assert (row["resolved"], row["error_kind"]) == (False, "agent-timeout"), row["error_detail"]
     assert (row["session_ids"], row["num_turns"], row["reported_usage"]) == ([], 0, [None])
-    assert row["transcript_artifacts"] == ["transcript-work.jsonl"]
+    nothing = {"path": "transcript-work.jsonl", "sha256": hashlib.sha256().hexdigest(), "bytes": 0}
+    assert row["transcript_artifacts"] == [{**nothing, "source": "parent-captured-stream-json"}]
     assert said(row) == "", "nothing was said, and nothing is made up"
 
 

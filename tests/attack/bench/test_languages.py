@@ -1,7 +1,6 @@
 """Each shipped runner through whole trials: honest work passes, an early exit and forged words do not."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -203,7 +202,7 @@ def test_a_cheat_is_the_arms_failure(solve: RunTrial, runner: str, cheat: str) -
     assert (row["resolved"], row["error_kind"]) == (False, "oracle-failed"), row["error_detail"]
 
 
-def test_a_program_that_only_the_tree_has_is_not_the_runners(solve: RunTrial, world: Path) -> None:
+def test_a_program_that_only_the_tree_has_is_not_the_runners(solve: RunTrial) -> None:
     # node_modules/.bin and a venv of the agent's are not credited where the base ignores them; here it does not.
     language = UNITTEST
     forged = "mkdir -p node_modules/.bin .venv/bin && printf '#!/bin/sh\\nexit 0\\n' >.venv/bin/python3\n"
@@ -211,4 +210,3 @@ def test_a_program_that_only_the_tree_has_is_not_the_runners(solve: RunTrial, wo
         language, language.base[language.module] + "END_OF_MODULE\n" + forged + "cat >extra <<'END_OF_MODULE'\n"
     )
     assert (row["resolved"], row["error_kind"]) == (False, "oracle-failed"), row["error_detail"]
-    assert shutil.which("python3", path=str(world)) is None

@@ -426,10 +426,11 @@ def test_a_forged_transcript_changes_neither_row_nor_transcript(swept: Swept) ->
     row, honest = swept.rows["transcripts"], swept.rows["control"]
     kept = swept.directory("transcripts")
     told = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cost_usd", "usage_source", "cost_source")
-    told += ("num_turns", "reported_usage", "session_ids", "tool_calls", "skill_invoked", "transcript_artifacts")
+    told += ("num_turns", "reported_usage", "session_ids", "tool_calls", "skill_invoked")
     assert {name: row[name] for name in told} == {name: honest[name] for name in told}
     assert (row["input_tokens"], row["output_tokens"], row["usage_source"]) == (200, 20, "wire")
     assert {path.name for path in kept.glob("transcript*")} == {"transcript-work.jsonl"}
+    assert [artifact["path"] for artifact in row["transcript_artifacts"]] == ["transcript-work.jsonl"]
     events = [json.loads(line) for line in swept.said("transcripts").splitlines()]
     assert [event["type"] for event in events] == ["start", "tool", "result"]
     assert "FORGED" not in swept.said("transcripts")

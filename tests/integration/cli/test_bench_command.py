@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
+
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600), pytest.mark.xdist_group("bench")]
 
 MODEL = "claude-sonnet-4-5"
@@ -83,11 +85,31 @@ def test_a_sweep_that_is_killed_counts_every_trial_once(example: Path, tmp_path:
     rows = rows_of(out)
     counted = [row for row in rows if row["error_kind"] is None]
     assert sorted(row["key"] for row in counted) == [f"bench/linear/baseline/{run}" for run in range(3)]
+    assert len(rows) > len(counted)
     assert all(row["error_kind"] == "interrupted" for row in rows if row not in counted)
     assert fairtrial("audit", out).returncode == 0
     again = fairtrial("resume", out)
     assert again.returncode == 0
     assert len(rows_of(out)) == len(rows), "nothing is left to do"
+
+
+def test_only_a_sweep_that_measures_time_waits_for_another_measurement(example: Path, tmp_path: Path) -> None:
+    timed, other = tmp_path / "timed", tmp_path / "other"
+    words = [*bench(example, timed, "--runs", 1, "--metric", "duration_s", "--lock-wait", 500)]
+    with acquire_lock(HOST_LOCK_PATH, wait_s=500, on_wait=lambda _holder: None):
+        command = [sys.executable, "-m", "fairtrial", *map(str, words)]
+        waits = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert waits.stderr is not None
+        said = next((line for line in iter(waits.stderr.readline, "") if "waiting up to 500 s" in line), "")
+        assert f"another measurement on this host: pid {os.getpid()} (" in said
+        done = fairtrial(*bench(example, other, "--runs", 1, "--lock-wait", 0))
+        assert done.returncode == 0, done.stderr
+        assert not list(timed.glob("trials/*"))
+    _, stderr = waits.communicate(timeout=500)
+    assert waits.returncode == 0, stderr
+    assert [row["measurement_lock_wait_ms"] for row in rows_of(other)] == [None]
+    (row,) = rows_of(timed)
+    assert row["measurement_lock_wait_ms"] > 0
 
 
 def slow_script(path: Path, seconds: str) -> Path:

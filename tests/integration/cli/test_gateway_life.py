@@ -101,3 +101,10 @@ def test_the_gateway_ends_with_its_sweep_and_leaves_no_socket(
         "interrupted" if ending is signal.SIGKILL else "cancelled",
         None,
     ]
+    if ending is signal.SIGKILL:
+        killed = sweep.rows[0]
+        assert (killed["usage_source"], killed["usage_is_lower_bound"]) == ("wire", True)
+        assert killed["input_tokens"] >= 2 * USAGE["uncached_input"], "two requests were answered before it was killed"
+        assert killed["output_tokens"] >= 2 * USAGE["output"]
+        assert killed["wire"]["requests"] >= 2
+        assert (killed["transcript_missing"], killed["transcript_artifacts"]) == (True, [])

@@ -1,6 +1,8 @@
 """What is kept of an agent's output, whatever it prints."""
 
+import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +71,63 @@ def test_lines_without_end_come_in_pieces(tmp_path: Path) -> None:
     path.write_bytes(b"x" * (transcript.LONGEST_LINE_BYTES + 1))
     with path.open("rb") as source:
         assert [len(line) for line in lines_of(source)] == [transcript.LONGEST_LINE_BYTES, 1]
+
+
+CREDENTIALS = (
+    *("authorization", "proxy-authorization", "x-api-key", "api-key", "api_key", "anthropic-api-key"),
+    *("anthropic_api_key", "token", "access_token", "refresh_token", "secret", "client_secret", "cookie"),
+    *("set-cookie", "password"),
+)
+
+
+@pytest.mark.parametrize("key", CREDENTIALS)
+def test_a_text_under_the_key_of_a_credential_is_taken_out(tmp_path: Path, key: str) -> None:
+    value = "hunter2hunter2"
+    event = {"plain": 1, key: value, "deep": [{key.upper(): value}, {key.title(): [value, {"any": value}]}]}
+    (line,) = kept(tmp_path, json.dumps(event).encode())
+    mark = "[redacted:credential]"
+    deep = [{key.upper(): mark}, {key.title(): [mark, {"any": mark}]}]
+    assert line == {"plain": 1, key: mark, "deep": deep}
+
+
+def test_counts_and_what_only_resembles_a_credential_are_kept(tmp_path: Path) -> None:
+    event = {"input_tokens": 7, "token": 7, "secret": None, "password": "", "cookie": [True, 1.5], "tokens": "two"}
+    assert kept(tmp_path, json.dumps(event).encode()) == [event]
+
+
+def test_an_event_of_any_depth_is_looked_through(tmp_path: Path) -> None:
+    depth = 600
+    printed = b'{"a":' * depth + b'{"password":"hunter2hunter2"}' + b"}" * depth
+    kept(tmp_path, printed)
+    text = (tmp_path / "kept").read_text()
+    assert (text.count('{"a":'), "hunter2" in text) == (depth, False)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"aws_secret_" + "access_key": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"},
+        {"sk-" + "ant-api03-AbCdEfGh0123456789": 1, "sk-" + "ant-api03-IjKlMnOp0123456789": 2},
+    ],
+    ids=["a value with its key", "two keys alike"],
+)
+def test_what_is_no_object_without_its_secrets_is_kept_as_text(tmp_path: Path, event: dict[str, Any]) -> None:
+    (line,) = kept(tmp_path, json.dumps(event).encode())
+    assert line.keys() == {"unparsed"}
+    assert "[redacted:" in line["unparsed"]
+    assert not any(part in line["unparsed"] for part in ("wJalr", "AbCd", "IjKl"))
+
+
+def test_a_record_of_a_transcript_is_true_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    raw, path = tmp_path / "raw", tmp_path / "kept"
+    raw.write_bytes(b'{"password":"hunter2hunter2"}\n')
+    mask = os.umask(0)
+    try:
+        record = write_transcript(raw, path, Redactor())
+    finally:
+        os.umask(mask)
+    content = path.read_bytes()
+    assert (record.name, *record.digest) == ("kept", hashlib.sha256(content).hexdigest(), len(content))
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        write_transcript(raw, path, Redactor())

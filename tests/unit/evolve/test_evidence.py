@@ -158,3 +158,9 @@ def test_the_document_joins_rows_with_their_transcripts() -> None:
     assert document["rows"] == [{**chosen[0].compact, "transcripts": ["evidence/transcripts/00.jsonl"]}]
     assert document["learnings"] == [{"skill": "s", "text": "t"}]
     assert document["malformed_learnings"] == 2
+
+
+def test_transcripts_are_found_by_the_records_of_their_rows() -> None:
+    record = {"path": "transcript-work.jsonl", "sha256": "0" * 64, "bytes": 2, "source": "parent-captured-stream-json"}
+    (chosen,) = choose_rows([json.loads(json.dumps(row(transcript_artifacts=[record])))], {"a"})
+    assert chosen.transcripts == ("transcript-work.jsonl",)
