@@ -125,3 +125,10 @@ def test_the_help_page_imports_click_and_hardly_anything_else(tmp_path: Path) ->
         *("fairtrial", "fairtrial.cli", "fairtrial.cli.main", "fairtrial.errors")
     }
     assert not loaded & {"asyncio", "difflib", "json", "logging", "pathlib", "pydantic", "rich", "shutil", "subprocess"}
+
+
+def test_no_pattern_repeats_a_group_possessively_which_debian_s_python_does_wrong(clone: Path) -> None:
+    """CPython's issue 106052, mended in 3.11.5; Debian 12 has 3.11.2. One set of characters it repeats right."""
+    group = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+|\(\?>")
+    paths = (clone / "src").rglob("*.py")
+    assert [str(path) for path in paths if group.search(path.read_text())] == []

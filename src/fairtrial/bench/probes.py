@@ -15,7 +15,7 @@ from fairtrial.gateway.ledger import Ending, SeenCall, WireRow
 __all__ = ["probe_flags"]
 
 # The model writes what is searched: each text is taken in one way only, and never tried again in another.
-_GIT: Final = re.compile(r"\bgit(?:\s++(?:-[cC]\s++\S++|-(?![cC]\s)[^\s;&|]*+))*+\s++([a-z][a-z-]*+)([^\n;&|]*+)")
+_GIT: Final = re.compile(r"\bgit(?:\s++(?:-[cC]\s++\S++|-(?![cC]\s)[^\s;&|]*+))*\s++([a-z][a-z-]*+)([^\n;&|]*+)")
 _ALWAYS_HISTORY: Final = frozenset(
     {"cat-file", "for-each-ref", "fsck", "name-rev", "reflog", "rev-list", "show-ref", "unpack-objects", "verify-pack"}
 )

@@ -38,10 +38,11 @@ _LONGEST_UNIT_BYTES: Final = 12
 _QUOTE: Final = ord('"')
 _SPACE: Final = b" \t\r\n"
 # What a text is made of; what is wrong inside an escape is found by the parser. Halves of a character stay together.
-_UNITS: Final = re.compile(rb'(?:[^"\\]++|\\[^u]|\\u[dD][89abAB]..\\u....|\\u(?![dD][89abAB])....)*+', re.DOTALL)
+_UNITS: Final = re.compile(rb'(?:[^"\\]++|\\[^u]|\\u[dD][89abAB]..\\u....|\\u(?![dD][89abAB])....)*', re.DOTALL)
 # Most texts are short and go by many at a time: 64 parts of at most 62 bytes and an escape are `LONG_BYTES` at most.
-_SHORT_TEXTS: Final = re.compile(rb'(?:[^"]*+"(?:[^"\\]{0,62}+(?:\\.)?+){0,64}+")++', re.DOTALL)
-_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# What a lookahead has found is never tried in another way; Python 3.11.2, as Debian has it, does a group's `++` wrong.
+_SHORT_TEXTS: Final = re.compile(rb'(?:[^"]*+"(?=((?:[^"\\]{0,62}+(?:\\.)?){0,64}))\1")+', re.DOTALL)
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*"', re.DOTALL)
 _MARK: Final = re.compile("<fairtrial:sha256:[0-9a-f]{64}>")
 _MARK_BYTES: Final = re.compile(_MARK.pattern.encode())
 

@@ -40,7 +40,7 @@ _SHAPES: Final = {
     "private-key": (
         (b"PRIVATE KEY-----",),
         (
-            rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,._]|-(?!-)){0,20000}+"
+            rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,._]|-(?!-)){0,20000}"
             rb"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
         ),
     ),
