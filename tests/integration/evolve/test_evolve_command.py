@@ -17,9 +17,15 @@ import pytest
 
 from fairtrial.errors import UsageError
 from fairtrial.evolve.bound import DriftError, bind_evolution, require_unchanged
-from fairtrial.evolve.values import EvolveOptions
+from fairtrial.evolve.next_step import Bounds
+from fairtrial.evolve.record import create_evolution
+from fairtrial.evolve.values import Ending, EndKind, EvolveOptions, Step, StepKind, StepOutcome, StepResult
+from fairtrial.evolve.work import Work
+from fairtrial.host.clock import monotonic_s, utc_now
 from fairtrial.host.files import remove_tree
+from fairtrial.store.layout import Results
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
+from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.workspace.skill_layout import read_layout
 
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(900), pytest.mark.xdist_group("evolve")]
@@ -346,6 +352,57 @@ def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyon
     again = printed(fairtrial("resume", out, "--json"), 5)
     assert again["spent_usd"] == value["spent_usd"] > 0.05
     assert (out / "generations/0/measure/results.jsonl").read_text().splitlines() == rows
+
+
+def test_the_time_of_a_pass_ends_it_between_two_trials_and_the_next_pass_runs_the_other(
+    world: World, tmp_path: Path
+) -> None:
+    first = tmp_path / "first" / SKILL
+    first.parent.mkdir(parents=True)
+    first.write_bytes(world.skill.read_bytes() + b"Be thorough.\n")
+    bound, _ = bind_evolution(replace(options_of(world), initial_overlay=str(tmp_path / "first")), tmp_path)
+    files = create_evolution(tmp_path / "e", now=utc_now(), base=tmp_path)
+    scratch = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
+    scratch.chmod(0o711)
+    how = SweepOptions(
+        out=None,
+        scratch=scratch,
+        keep_workspaces=False,
+        lock_wait_s=0.0,
+        report=lambda _results: None,
+        say=lambda _line: None,
+        watch=lambda _event: None,
+    )
+    bounds = Bounds(generations=1, wall_time_s=3600.0)
+    over = Work(
+        files=files,
+        evolution="e",
+        bound=bound,
+        bounds=bounds,
+        how=how,
+        n_workers=1,
+        started_s=monotonic_s() - 3600.0,  # its time is over when the first trial ends, however fast that is
+    )
+    measure = Step(generation=0, kind=StepKind.MEASURE)
+    proposed = over.run(Step(generation=0, kind=StepKind.PROPOSE), ())
+    assert isinstance(proposed, StepOutcome)
+    ended = over.run(measure, (proposed,))
+    assert isinstance(ended, Ending)
+    assert (ended.kind, ended.exit_code) == (EndKind.WALL_TIME, 5)
+    results = Results(root=files.generation(0).results(StepKind.MEASURE))
+    before = results.results_jsonl.read_text()
+    (row,) = map(json.loads, before.splitlines())  # of two trials
+    assert row["error_kind"] is None
+    assert not results.seal_json.exists()
+
+    came_to = replace(over, bounds=Bounds(generations=1)).run(measure, (proposed,))
+    assert isinstance(came_to, StepOutcome)
+    assert came_to.result is StepResult.KEPT
+    after = results.results_jsonl.read_text()
+    assert after.startswith(before)
+    assert [json.loads(line)["error_kind"] for line in after.splitlines()] == [None, None]
+    assert results.seal_json.exists()
+    remove_tree(scratch)
 
 
 def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world: World, tmp_path: Path) -> None:
