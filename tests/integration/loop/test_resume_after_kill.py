@@ -18,7 +18,7 @@ import pytest
 from fairtrial.host.janitor import find_strays
 
 # Sweeps wait for each other on one host: all tests that run one share a process.
-pytestmark = [pytest.mark.needs("git"), pytest.mark.timeout(1500), pytest.mark.xdist_group("measurement")]
+pytestmark = [pytest.mark.needs("git"), pytest.mark.timeout(2400), pytest.mark.xdist_group("measurement")]
 
 N_KILLS = int(os.environ.get("FAIRTRIAL_KILLS", "100"))
 N_RUNS = N_KILLS * 32 // 100  # so that there is something left to kill
