@@ -123,8 +123,10 @@ class Redactor:
         self, member: object, waiting: list[tuple[dict[str, object] | list[object], bool]], *, is_secret: bool
     ) -> object:
         if isinstance(member, (dict, list)):
-            waiting.append((cast("dict[str, object] | list[object]", member), is_secret))
-        elif is_secret and isinstance(member, str) and member:
+            held = cast("dict[str, object] | list[object]", member)
+            waiting.append((held, is_secret))
+            return held
+        if is_secret and isinstance(member, str) and member:
             self.n_redacted += 1
             return CREDENTIAL_MARK
         return member
@@ -137,10 +139,9 @@ class Redactor:
         """Known values first, then the shapes whose word is there."""
         if self._values is not None and any(form in data for form in self._forms):
             yield "secret", self._values
+        # Not any(): each line of a wire log comes by here, and a generator costs more than a look.
         for name, words, pattern in _COMPILED:
-            for (
-                word
-            ) in words:  # not any(): each line of a wire log comes by here, and a generator costs more than a look
+            for word in words:
                 if word in data:
                     yield name, pattern
                     break
