@@ -87,7 +87,7 @@ def rejudge(results: Results, base: Path) -> Iterator[Rejudged]:
                 directory = results.attempt_dir(key, attempt)
                 for record in sorted(directory.glob("judgement-*.json")):
                     judgement = parse_judgement(record.read_bytes())
-                    changes = _ask_again(node, tasks[str(row["task"])], directory, judgement, row["setup_layer_digest"])
+                    changes = _ask_again(node, tasks[str(row["task"])], directory, judgement, row)
                     yield Rejudged(key=key, attempt=attempt, record=record.name, changes=changes)
                 if isinstance(scored := row.get("review"), dict):
                     changes = _score_again(blobs, tasks[str(row["task"])], directory, cast("Row", scored))
@@ -104,7 +104,7 @@ def _score_again(blobs: BlobStore, task: Task, directory: Path, scored: Row) -> 
     return review_changes(scored, judge_review(review, require_labels(blobs.read(task.oracle.files[0].blob))))
 
 
-def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement, set_up: object) -> tuple[str, ...]:
+def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement, row: Row) -> tuple[str, ...]:
     packed = (directory / CHANGE).read_bytes()
     if hashlib.sha256(packed).hexdigest() != judgement.change_sha256:
         raise IntegrityError(
@@ -114,6 +114,7 @@ def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement, se
     prepared = node.prepare(task)
     if prepared.template.commit != commit or commit != judgement.commit:
         raise IntegrityError(f"{directory}: the tree made of {task.commit} is not the one that was judged")
+    set_up = row.get("setup_layer_digest", prepared.setup_digest)  # an attempt that was broken off does not say
     if prepared.setup_digest != set_up:
         return (f"what set-up leaves was {set_up}, is {prepared.setup_digest}: the tree cannot be made again",)
     around = Surroundings(env=judgement.env, binds=node.binds(task), limits=judgement.limits)
