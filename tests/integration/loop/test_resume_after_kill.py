@@ -128,7 +128,7 @@ def test_a_sweep_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path: P
         _, said = sweep.communicate(timeout=60)
         assert sweep.returncode == -signal.SIGKILL, said
         assert b"Traceback" not in said
-        if not undisturbed.exists():
+        if (results / "sweep.json").exists() and not undisturbed.exists():  # a kill may come before the sweep has begun
             (undisturbed / "trials").mkdir(parents=True)  # the same sweep, of which nothing has been done
             shutil.copy(results / "sweep.json", undisturbed)
     sweep_id = json.loads((results / "sweep.json").read_bytes())["sweep"]
