@@ -119,6 +119,7 @@ def play_case(
         **wire_fields(stage, published, wire),
         "server_head_at_exit": published.head_at_exit,
         "server_truth": truth,
+        "fork_heads": sorted({head for reading in published.truth.readings for head in reading.beside}),
         "truth_failures": list(failures),
         "verdict": verdict,
         **local,
@@ -178,11 +179,12 @@ def _prepare(stage: Stage, case: FaultCase) -> Prepared:
     sabotage = None if case.store is None else stage.subject.sabotage(case.store, place)
     if sabotage is not None:
         stage.prepare(sabotage.arm)
+    place = stage.places[case.name] = replace(place, published=stage.subject.client_head(stage.probe, place))
     return Prepared(
         place=place,
         expected=Expectation(
             branch=place.branch,
-            head=stage.subject.client_head(stage.probe, place),
+            head=place.published,
             content=notes(*(payload(stage, line) for line in lines)),
         ),
         notes_sha256=notes_sha256(place),
@@ -343,7 +345,8 @@ def _retry(
     truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)
     check = judge_truth(prepared.expected, truth)
     after = stage.server_head(case)
-    lost_rival = prepared.rival is not None and before == prepared.rival and after != before
+    rival_stands = prepared.rival in {after, *(head for reading in truth.readings for head in reading.beside)}
+    lost_rival = prepared.rival is not None and before == prepared.rival and not rival_stands
     unharmed = truth.integrity is not False and not lost_rival
     safe = unharmed and (check.holds is True or (prepared.rival is not None and after == before))
     fields: Row = {
@@ -352,6 +355,6 @@ def _retry(
         "final_head": after,
         "final_truth": check.holds,
         "rival_head": prepared.rival,
-        "rival_still_head": None if prepared.rival is None else after == prepared.rival,
+        "rival_still_head": None if prepared.rival is None else rival_stands,
     }
     return fields, check.holds if holds_alone else False

@@ -206,6 +206,8 @@ class Place:
         trunk: The branch that work starts from.
         branch: The branch that the phase publishes.
         message: The description of the work, one line.
+        published: The head that the client is about to publish, once it is known: the one to look for where a tool
+            keeps several open heads on one branch.
     """
 
     root: Path
@@ -216,6 +218,7 @@ class Place:
     trunk: str
     branch: str
     message: str
+    published: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,15 +304,18 @@ class Reading:
 
     Attributes:
         source: `store` (the server's own files) or `wire` (over the transport).
-        head: The branch's head there, or None when there is none.
+        head: The branch's head there, or None when there is none; of several `place.published` if it is one of them,
+            else the newest.
         content: The exact bytes of the payload file there, or None when it could not be read.
         detail: What went wrong, else "".
+        beside: The branch's other open heads there, where the tool lets a branch fork.
     """
 
     source: str
     head: str | None
     content: bytes | None
     detail: str = ""
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

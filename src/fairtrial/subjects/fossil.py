@@ -3,7 +3,8 @@
 
 Facts it stands on (fossil 2.21, Debian 12): `push` ends with 0 whatever happened, and a failed login leaves even
 standard error empty; `test-integrity` ends with 0 on a damaged store; both must be read. With autosync on, `commit`
-publishes by itself: it is switched off before the clock starts. `server` cannot choose a port.
+publishes by itself: it is switched off before the clock starts. `server` cannot choose a port. A push that diverges
+is taken: both commits stay as open leaves of one branch, and `info BRANCH` names whichever was committed last.
 """
 
 import re
@@ -50,6 +51,13 @@ TRUNK: Final = "trunk"  # fossil's own name for it, which `new` gives
 ROUND_TRIPS: Final = re.compile(r"Round-trips: \d+ +Artifacts sent: \d+ +received: \d+")
 READ_ONLY: Final = "gjorz"
 HASH: Final = re.compile(r"^(?:hash|checkout): +([0-9a-f]{40,64})", re.MULTILINE)
+LEAVES: Final = (  # as many digits as `info` prints
+    "SELECT substr(blob.uuid, 1, 40) FROM leaf JOIN blob USING (rid) JOIN event ON event.objid = leaf.rid"
+    " JOIN tagxref ON tagxref.rid = leaf.rid AND tagxref.tagtype > 0 JOIN tag ON tag.tagid = tagxref.tagid"
+    " WHERE tag.tagname = 'branch' AND tagxref.value = 'BRANCH' AND leaf.rid NOT IN"
+    " (SELECT rid FROM tagxref JOIN tag USING (tagid) WHERE tagname = 'closed' AND tagtype > 0)"
+    " ORDER BY event.mtime DESC, blob.uuid"
+)
 KILL: Final = "tclEval {exec /bin/sh -c {echo x >> 'MARK'; kill -9 $PPID}}"
 
 
@@ -271,8 +279,8 @@ class Fossil:
         return _hash(run([self._fossil, "info", "current"], cwd=place.workspace))
 
     def store_head(self, run: RunProbe, place: Place) -> str | None:
-        """The newest version on the branch in the served repository."""
-        return _hash(run([self._fossil, "info", place.branch, "-R", str(place.store)], cwd=place.root))
+        """The branch's open leaf in the served repository: of a fork, ours if it is there, else the newest."""
+        return next(iter(self._leaves(run, place.store, place)), None)
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """The served repository itself, a fresh clone over the transport, and `test-integrity`."""
@@ -293,13 +301,21 @@ class Fossil:
         return "fossil is not driven over hosted remotes"
 
     def _read(self, run: RunProbe, repository: Path, place: Place, path: str, source: str) -> Reading:
-        head = _hash(run([self._fossil, "info", place.branch, "-R", str(repository)], cwd=place.root))
-        if head is None:
+        leaves = self._leaves(run, repository, place)
+        if not leaves:
             return Reading(source=source, head=None, content=None, detail=f"no branch {place.branch}")
+        head, *beside = leaves
         blob = run([self._fossil, "cat", path, "-r", head, "-R", str(repository)], cwd=place.root)
         if not blob.ok or blob.stdout.head_truncated:
-            return Reading(source=source, head=head, content=None, detail=said(blob))
-        return Reading(source=source, head=head, content=blob.stdout.head)
+            return Reading(source=source, head=head, content=None, detail=said(blob), beside=tuple(beside))
+        return Reading(source=source, head=head, content=blob.stdout.head, beside=tuple(beside))
+
+    def _leaves(self, run: RunProbe, repository: Path, place: Place) -> list[str]:
+        """The branch's open leaves, what the client published first, then the newest first."""
+        query = LEAVES.replace("BRANCH", place.branch.replace("'", "''"))
+        asked = run([self._fossil, "sql", "--readonly", "-R", str(repository), query], cwd=place.root)
+        leaves = [line.strip().strip("'") for line in text_of(asked.stdout.head).splitlines()] if asked.ok else []
+        return sorted(leaves, key=lambda leaf: leaf != place.published)
 
     def _step(self, cwd: Path, *arguments: str, name: str = "") -> Step:
         return Step(argv=(self._fossil, *arguments), cwd=cwd, name=name)

@@ -93,7 +93,7 @@ KNOWN = {
         "request_lost_fresh": (0, "published", "false_success"),
         "client_killed": (-9, "none", "late_apply"),
         "server_refuses": (0, "published", "false_success"),
-        "rival_first": (0, "published", "false_success"),
+        "rival_first": (0, "published", "true_success"),
     },
     ("oak", "oak 0.102.0"): {
         "control": (0, "published", "true_success"),
@@ -137,10 +137,14 @@ def test_claim_wire_and_server_are_three_facts_and_recovery_is_really_done(make_
     assert len(total["publications"]) == len(found) >= len(FACTS) - 1
     for case, row in found.items():
         delivery, truth = FACTS[case]
+        forks = (name, case) == ("fossil", "rival_first")  # both commits stay, whichever was made first
+        truth = "durable" if forks else truth
+        assert row["fork_heads"] == ([row["rival_head"]] if forks else []), case
         assert row["valid"], (case, row["invalid_reason"])
         assert delivery in {None, row["delivery"]}, (case, row)
         assert row["server_truth"] == truth, (case, row)
         assert row["fault_fired"] == (0 if case in {"control", "rival_first"} or not fires(name, case) else 1), row
+        assert row["rival_still_head"] == (case == "rival_first" or None), case
         assert row["local_work_preserved"], case
         assert row["server_integrity"] is True, (case, row["server_integrity_detail"])
         assert row["retry_safe"], (case, row["retry_failures"])
