@@ -18,7 +18,7 @@ from fairtrial.evidence.tokens import ADMITTED_CHARACTERS
 from fairtrial.loop.fault_cases import FAULT_CASES
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.seed import N_SEED_FILES
-from fairtrial.model.loop import Transport, Variant
+from fairtrial.model.loop import Play, Transport, Variant
 from fairtrial.sweep.loop_sweep import SweepOptions, begin_loop, plan_dry
 from fairtrial.sweep.plan import LoopOptions
 
@@ -109,7 +109,7 @@ def command(
         n_seed_files=N_SEED_FILES,
         hosted_remote=_hosted(remote_is_disposable, transports),
         credential_env=credential_env,
-        faults=_faults(faults),
+        faults=_faults(faults, asked),
     )
     if dry_run:
         return _print_plan(options, variants, as_json=as_json)
@@ -137,11 +137,14 @@ def _names(text: str, option: str) -> list[str]:
     return names
 
 
-def _faults(text: str) -> tuple[str, ...]:
+def _faults(text: str, scenarios: Sequence[str]) -> tuple[str, ...]:
     if text == "all":
         return ()
-    known = tuple(FAULT_CASES)
-    return tuple(require_known(each, known, what="fault case", where="--faults") for each in _names(text, "--faults"))
+    known, playing = tuple(FAULT_CASES), [name for name, each in SCENARIOS.items() if each.play is Play.FAULTS]
+    cases = tuple(require_known(each, known, what="fault case", where="--faults") for each in _names(text, "--faults"))
+    if not set(playing) & set(scenarios):
+        raise UsageError(f"--faults is given, but --scenarios names none that plays faults; add {', '.join(playing)}")
+    return cases
 
 
 def _hosted(url: str | None, transports: Sequence[Transport]) -> str | None:

@@ -9,7 +9,7 @@ from fairtrial.model.loop import Manner, StoreFault, Transport
 from fairtrial.wire.faults import Fault, FaultKind
 from fairtrial.wire.ledger import ConnectionReuse
 
-__all__ = ["CONTROL", "FAULT_CASES", "ClientEnd", "FaultCase", "Hit", "WireFault", "chosen_cases"]
+__all__ = ["CONTROL", "FAULT_CASES", "ClientEnd", "FaultCase", "Hit", "WireFault", "cases_elsewhere", "chosen_cases"]
 
 HELD_MS: Final = 60_000
 """How long the request of a client that is killed is held at most: it is let go once the store was looked at."""
@@ -159,3 +159,12 @@ def chosen_cases(names: Sequence[str], transport: Transport) -> tuple[FaultCase,
         for case in FAULT_CASES.values()
         if transport in case.transports and (not names or case.name in names or case.name == CONTROL)
     )
+
+
+def cases_elsewhere(names: Sequence[str], transport: Transport) -> dict[str, str]:
+    """The cases among those names that the transport does not have, each with why, in the catalogue's order."""
+    return {
+        case.name: f"{case.name} is defined for transport {', '.join(sorted(case.transports))} only"
+        for case in FAULT_CASES.values()
+        if case.name in names and transport not in case.transports
+    }

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from fairtrial.evidence.publication import Verdict
-from fairtrial.loop.fault_cases import CONTROL, FaultCase, chosen_cases
+from fairtrial.loop.fault_cases import CONTROL, FaultCase, cases_elsewhere, chosen_cases
 from fairtrial.loop.faulted_case import CaseResult, play_case
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.stage import Stage
@@ -28,7 +28,8 @@ def play_faults(stage: Stage, builder: RowBuilder, rows: list[Row]) -> Row:
     """Play every case that was asked for and add them up; the control comes first, for it says what is usual."""
     prepare(stage, builder, rows)
     meter = Meter(stage)
-    cases = chosen_cases(stage.spec.loop.faults, stage.spec.loop.transport)
+    faults, transport = stage.spec.loop.faults, stage.spec.loop.transport
+    cases = chosen_cases(faults, transport)
     n_usual = 1
     results: list[CaseResult] = []
     for case in cases:
@@ -38,6 +39,7 @@ def play_faults(stage: Stage, builder: RowBuilder, rows: list[Row]) -> Row:
             n_usual = max(1, result.n_mutations or 1)
         rows.append(result.row)
         results.append(result)
+    rows += [builder.hole(f"{name}.verdict", why) for name, why in cases_elsewhere(faults, transport).items()]
     return _total(stage, rows, cases, results) | network_fields(stage, meter.moved)
 
 

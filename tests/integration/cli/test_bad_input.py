@@ -47,6 +47,7 @@ def assert_explained(done: subprocess.CompletedProcess[str], code: int, *words: 
         (["loop", "--lock-wait", "-1"], ["--lock-wait"]),
         (["loop", "--admitted-output-characters", "-1"], ["--admitted-output-characters"]),
         (["loop", "--remote-is-disposable", "https://me:secret@host/x"], ["credential", "--credential-env"]),
+        (["loop", "--faults", "status_500"], ["--faults", "add publication_under_fault_v1"]),
         (["loop", "--frobnicate"], ["--frobnicate"]),
         (["lop"], ["lop"]),
         (["report", "/nonexistent/rows.jsonl"], ["/nonexistent/rows.jsonl"]),

@@ -148,6 +148,15 @@ def test_a_store_that_refuses_leaves_nothing_and_the_work_can_be_sent_again(
     assert (total["network_bytes"] is None) is (transport is Transport.FILE)
 
 
+@pytest.mark.needs("git")
+def test_a_named_case_that_the_transport_does_not_have_is_a_hole_that_says_so(make_trial: MakeTrial) -> None:
+    spec, subject = make_trial("git", Transport.FILE, "publication_under_fault_v1", faults=("status_500",))
+    rows = {row["operation"]: row for row in run_loop_trial(spec, subject).rows}
+    hole, total = rows["status_500.verdict"], rows["publication_under_fault.total"]
+    assert (hole["returncode"], hole["skip_reason"]) == (77, "status_500 is defined for transport http only")
+    assert (total["returncode"], total["unmeasured_operations"]) == (0, ["status_500.verdict"]), total
+
+
 KILLED, STALLED = "stream_client_killed", "stream_stalled"
 
 

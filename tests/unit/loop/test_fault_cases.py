@@ -1,6 +1,6 @@
 """The catalogue of fault cases."""
 
-from fairtrial.loop.fault_cases import CONTROL, FAULT_CASES, Hit, WireFault, chosen_cases
+from fairtrial.loop.fault_cases import CONTROL, FAULT_CASES, Hit, WireFault, cases_elsewhere, chosen_cases
 from fairtrial.model.loop import Transport
 from fairtrial.wire.faults import Fault, FaultKind, parse_faults
 
@@ -15,6 +15,18 @@ def test_the_control_is_the_first_case_of_every_transport_that_has_any() -> None
 def test_the_control_is_played_whatever_was_asked_for() -> None:
     names = [case.name for case in chosen_cases(("reply_reset", "reply_lost_reused"), Transport.HTTP)]
     assert names == [CONTROL, "reply_lost_reused", "reply_reset"]
+
+
+def test_a_case_is_played_or_said_to_belong_to_another_transport() -> None:
+    for transport in Transport:
+        played = {case.name for case in chosen_cases(tuple(FAULT_CASES), transport)}
+        elsewhere = cases_elsewhere(tuple(FAULT_CASES), transport)
+        assert played | elsewhere.keys() == set(FAULT_CASES)
+        assert not played & elsewhere.keys()
+    assert cases_elsewhere(("status_500",), Transport.FILE) == {
+        "status_500": "status_500 is defined for transport http only"
+    }
+    assert cases_elsewhere((), Transport.FILE) == {}
 
 
 def test_every_rule_is_one_that_the_forwarder_takes() -> None:
