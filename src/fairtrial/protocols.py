@@ -74,6 +74,10 @@ class Subject(Protocol):
         """Take a variant; it must not touch the machine."""
         ...
 
+    def check_settings(self) -> Mapping[str, str]:
+        """What is wrong with the variant's settings, and the remedy, by key; empty when nothing is."""
+        ...
+
     def probe(self) -> Probe:
         """Find the program and its version on this host."""
         ...

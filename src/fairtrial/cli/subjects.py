@@ -1,15 +1,17 @@
 """Subjects named on the command line or in a TOML file of variants."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairtrial.config.names import require_known
+from fairtrial.config.document import Document
+from fairtrial.config.names import require_known, show_name
 from fairtrial.config.read import read_toml
 from fairtrial.config.validate import validate
-from fairtrial.errors import ConfigError
 from fairtrial.model.loop import Variant
-from fairtrial.plugins import plugin_names
+from fairtrial.plugins import load_plugin, plugin_names
+from fairtrial.protocols import Subject
 
 __all__ = ["SubjectsFile", "VariantEntry", "read_variants"]
 
@@ -57,17 +59,16 @@ def read_variants(names: Sequence[str], path: Path | None) -> tuple[Variant, ...
         document = read_toml(path)
         for name, entry in validate(document, SubjectsFile).subject.items():
             if name in subjects or "(" in name or "/" in name:
-                line, column = document.locate(("subject", name))
                 message = (
                     f"'{name}' cannot name a variant: it is a subject's own name or holds '(' or '/'; choose another"
                 )
-                raise ConfigError(message, path=path, line=line, column=column, key=f"subject.{name}")
+                raise document.error(("subject", name), message)
+            _refuse_controls(document, name, entry)
             line, column = document.locate(("subject", name, "subject"))
             require_known(entry.subject, subjects, what="subject", where=f"{path}:{line}:{column}")
             if entry.binary is not None and not Path(entry.binary).is_absolute():
-                line, column = document.locate(("subject", name, "binary"))
                 message = f"'{entry.binary}' is no absolute path; write the program's whole path"
-                raise ConfigError(message, path=path, line=line, column=column, key=f"subject.{name}.binary")
+                raise document.error(("subject", name, "binary"), message)
             variants[name] = Variant(
                 name=name,
                 subject=entry.subject,
@@ -76,4 +77,32 @@ def read_variants(names: Sequence[str], path: Path | None) -> tuple[Variant, ...
                 settings=entry.settings,
                 acquire_options=tuple(entry.acquire_options),
             )
+            if name in names:
+                _check_settings(document, variants[name])
     return tuple(variants[require_known(name, tuple(variants), what="subject", where="--subjects")] for name in names)
+
+
+def _refuse_controls(document: Document, name: str, entry: VariantEntry) -> None:
+    """What a variant says goes into rows, keys, configuration files and commands: a line break would be two of them."""
+    said = {
+        (): name,
+        ("label",): entry.label or "",
+        ("binary",): entry.binary or "",
+        **{("settings", key): f"{key}{value}" for key, value in entry.settings.items()},
+        **{("acquire_options", index): option for index, option in enumerate(entry.acquire_options)},
+    }
+    for path, text in said.items():
+        if any(unicodedata.category(character) == "Cc" for character in text):
+            message = f"{show_name(text)} holds a control character, such as a line break; leave it out"
+            raise document.error(("subject", name, *path), message)
+
+
+def _check_settings(document: Document, variant: Variant) -> None:
+    """Ask the subject itself.
+
+    Raises:
+        ConfigError: It cannot take a setting.
+    """
+    subject: Subject = load_plugin("fairtrial.subjects", variant.subject).target(variant)
+    for key, problem in subject.check_settings().items():
+        raise document.error(("subject", variant.name, "settings", key), f"variant '{variant.name}': {problem}")

@@ -44,6 +44,8 @@ __all__ = ["Fossil"]
 
 OLDEST: Final = (2, 21)
 INSTALL: Final = "apt-get install fossil"
+KEY: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+NO_KEY: Final = "is no name of a fossil setting; write one that `fossil help --setting` lists"
 USER: Final = "bench"
 PASSWORD: Final = "pw"  # noqa: S105 - of a server that lives for one trial on 127.0.0.1
 SOUND_BLOBS: Final = re.compile(r"checked: +0 errors")
@@ -78,6 +80,10 @@ class Fossil:
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
         self._fossil = variant.binary or "fossil"
+
+    def check_settings(self) -> dict[str, str]:
+        """A key is a name that `fossil settings` takes."""
+        return {key: f"{key!r} {NO_KEY}" for key in self._variant.settings if KEY.fullmatch(key) is None}
 
     def probe(self) -> Probe:
         """Find fossil."""

@@ -6,6 +6,7 @@ objects instead; `GIT_CONFIG_COUNT` needs 2.31; `ls-remote --exit-code` ends wit
 blob does not check its hash, so only `fsck` tells a damaged store.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,8 @@ __all__ = ["Git"]
 
 OLDEST: Final = (2, 31)
 INSTALL: Final = "apt-get install git"
+KEY: Final = re.compile(r"[A-Za-z0-9-]+(?:\..+)?\.[A-Za-z][A-Za-z0-9-]*")
+NO_KEY: Final = "is no key of git's configuration; write section.name, such as core.untrackedCache"
 
 
 class Git:
@@ -68,6 +71,10 @@ class Git:
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
         self._git = variant.binary or "git"
+
+    def check_settings(self) -> dict[str, str]:
+        """A key is a section and a name, with any subsection between them."""
+        return {key: f"{key!r} {NO_KEY}" for key in self._variant.settings if KEY.fullmatch(key) is None}
 
     def probe(self) -> Probe:
         """Find git and the libcurl that it speaks by; refuse one that is older than what the environment needs."""

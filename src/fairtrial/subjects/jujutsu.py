@@ -89,6 +89,21 @@ class Jujutsu:
         self._variant = variant
         self._jj = variant.binary or "jj"
 
+    def check_settings(self) -> dict[str, str]:
+        """Each must be a line of TOML beside those before it, and the git that it names be text."""
+        wrong: dict[str, str] = {}
+        lines = [f"{name} = {value}" for name, value in SETTINGS.items() if name not in self._variant.settings]
+        for name, value in self._variant.settings.items():
+            line = f"{name} = {value}"
+            try:
+                tomllib.loads("\n".join((*lines, line)))
+                if name == GIT_SETTING and not isinstance(tomllib.loads(f"git = {value}")["git"], str):
+                    wrong[name] = f"{value} is no text; write the program's path in two pairs of quotes, '\"PATH\"'"
+                lines.append(line)
+            except tomllib.TOMLDecodeError as error:
+                wrong[name] = f"{line} is no line of jj's configuration ({error}); text is quoted twice: '\"text\"'"
+        return wrong
+
     def probe(self) -> Probe:
         """Find jj, and the git that it runs."""
         found = find_program(

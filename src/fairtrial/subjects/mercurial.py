@@ -9,6 +9,7 @@ only `verify` tells; a server that was killed inside a transaction answers every
 """
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,6 +49,8 @@ __all__ = ["Mercurial"]
 OLDEST: Final = (6, 0)
 INSTALL: Final = "apt-get install mercurial"
 SETTINGS: Final = {"extensions.share": "", "phases.publish": "true"}
+KEY: Final = re.compile(r"[\w-]+\.[^\s=#;%\[][^=]*")
+NO_KEY: Final = "is no key of an hgrc; write section.name, such as extensions.share"
 NOTHING_TO_PUSH: Final = 1
 # The server said no, or nothing was ever sent.
 DEFINITE: Final = (
@@ -84,6 +87,10 @@ class Mercurial:
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
         self._hg = variant.binary or "hg"
+
+    def check_settings(self) -> dict[str, str]:
+        """A key is a section and a name of an hgrc."""
+        return {key: f"{key!r} {NO_KEY}" for key in self._variant.settings if KEY.fullmatch(key) is None}
 
     def probe(self) -> Probe:
         """Find hg."""

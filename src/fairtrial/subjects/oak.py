@@ -51,6 +51,7 @@ __all__ = ["Oak"]
 
 OLDEST: Final = (0, 100)
 INSTALL: Final = "cargo install --locked oakvcs-cli --version 0.102.0"
+PUSH_OPTIONS: Final = "push_options"
 CONFLICT: Final = 5
 UNCONFIRMED: Final = "unconfirmed"
 REFUSED: Final = re.compile(r"HTTP 4(?!08|29)\d\d")
@@ -78,6 +79,10 @@ class Oak:
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
         self._oak = variant.binary or "oak"
+
+    def check_settings(self) -> dict[str, str]:
+        """There is one setting."""
+        return {key: f"oak has no setting {key!r}; valid: {PUSH_OPTIONS}" for key in self._variant.settings if key != PUSH_OPTIONS}
 
     def probe(self) -> Probe:
         """Find oak."""
@@ -152,7 +157,7 @@ class Oak:
                 return (self._step(tree, "commit"),)
             case Motion.PUBLISH, _:
                 force = ("-f",) if manner is Manner.FORCE else ()
-                return (self._step(tree, "push", *force, *self._variant.settings.get("push_options", "").split()),)
+                return (self._step(tree, "push", *force, *self._variant.settings.get(PUSH_OPTIONS, "").split()),)
             case Motion.DESCRIBE, Manner.REVIEW:
                 return (self._step(tree, "log", "-n", "1", "-v"),)
             case Motion.DESCRIBE, _:

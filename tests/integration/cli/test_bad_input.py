@@ -74,6 +74,8 @@ def test_a_wrong_argument_is_a_usage_error_that_names_it(
         ("[subject.tuned]\nlabel = 1\n", ["subject.tuned"]),
         ("[subject.tuned\n", [":1:"]),
         ('[subject.git]\nsubject = "git"\n', [":1:", "cannot name a variant"]),
+        ('[subject."tu\\nned"]\nsubject = "git"\n', [":1:", "control character"]),
+        ('[subject.tuned]\nsubject = "oak"\nsettings = { push_option = "-x" }\n', [":3:", "tuned", "push_options"]),
         ("\x00", []),
         ('[subject.tuned]\nsubject = "git"\nsubject = "git"\n', [":3:"]),
     ],
