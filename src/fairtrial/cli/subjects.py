@@ -25,7 +25,7 @@ class VariantEntry:
         label: What reports call it; its name when left out.
         binary: The program to run; the subject's own on PATH when left out.
         settings: The tool's own configuration keys and values.
-        acquire_options: Extra arguments of a fresh acquisition.
+        acquire_options: Extra arguments of a clone: of a fresh acquisition, and of the base that warm ones share.
     """
 
     subject: str

@@ -165,7 +165,7 @@ class Variant:
         label: What reports call it.
         binary: Absolute path of the program, or None to look the plugin's program up on PATH.
         settings: The tool's own configuration keys and values.
-        acquire_options: Extra arguments of a fresh acquisition.
+        acquire_options: Extra arguments of a clone: of a fresh acquisition, and of the base that warm ones share.
     """
 
     name: str

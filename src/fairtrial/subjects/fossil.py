@@ -167,8 +167,8 @@ class Fossil:
 
     def clone_base(self, place: Place) -> tuple[Step, ...]:
         """The clone that checkouts share."""
-        clone = _clone_of(place.base)
-        return (self._step(place.root, "clone", "--save-http-password", "--no-open", place.remote, str(clone)),)
+        options = ("--save-http-password", *self._variant.acquire_options, "--no-open")
+        return (self._step(place.root, "clone", *options, place.remote, str(_clone_of(place.base))),)
 
     def steps(self, motion: Motion, manner: Manner, place: Place) -> tuple[Step, ...]:
         """What an agent types for each motion."""

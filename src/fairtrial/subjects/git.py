@@ -118,7 +118,8 @@ class Git:
 
     def clone_base(self, place: Place) -> tuple[Step, ...]:
         """The clone that worktrees share."""
-        return (self._step(place.root, "clone", "-q", "-b", place.trunk, place.remote, str(place.base)),)
+        options = ("-q", *self._variant.acquire_options, "-b", place.trunk)
+        return (self._step(place.root, "clone", *options, place.remote, str(place.base)),)
 
     def steps(self, motion: Motion, manner: Manner, place: Place) -> tuple[Step, ...]:
         """What an agent types for each motion."""

@@ -163,7 +163,8 @@ class Jujutsu:
 
     def clone_base(self, place: Place) -> tuple[Step, ...]:
         """The clone whose store workspaces share."""
-        return (self._step(place.root, "git", "clone", place.remote, str(place.base)),)
+        options = self._variant.acquire_options
+        return (self._step(place.root, "git", "clone", *options, place.remote, str(place.base)),)
 
     def steps(self, motion: Motion, manner: Manner, place: Place) -> tuple[Step, ...]:
         """What an agent types for each motion."""

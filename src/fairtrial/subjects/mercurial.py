@@ -164,7 +164,8 @@ class Mercurial:
 
     def clone_base(self, place: Place) -> tuple[Step, ...]:
         """The clone whose store shares use."""
-        return (self._step(place.root, "clone", "-q", "-u", place.trunk, place.remote, str(place.base)),)
+        options = ("-q", *self._variant.acquire_options, "-u", place.trunk)
+        return (self._step(place.root, "clone", *options, place.remote, str(place.base)),)
 
     def steps(self, motion: Motion, manner: Manner, place: Place) -> tuple[Step, ...]:
         """What an agent types for each motion."""

@@ -82,7 +82,11 @@ class Oak:
 
     def check_settings(self) -> dict[str, str]:
         """There is one setting."""
-        return {key: f"oak has no setting {key!r}; valid: {PUSH_OPTIONS}" for key in self._variant.settings if key != PUSH_OPTIONS}
+        return {
+            key: f"oak has no setting {key!r}; valid: {PUSH_OPTIONS}"
+            for key in self._variant.settings
+            if key != PUSH_OPTIONS
+        }
 
     def probe(self) -> Probe:
         """Find oak."""

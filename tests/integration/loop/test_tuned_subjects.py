@@ -34,3 +34,13 @@ def test_a_partial_and_sparse_clone_does_its_task_with_fewer_files(make_spec: Ca
     assert (total["returncode"], total["oracle_payload_on_remote_branch"]) == (0, True), total
     (acquire,) = (row for row in rows if row["operation"] == "cold.acquire")
     assert "--sparse" in acquire["command"]
+
+
+def test_tasks_share_a_clone_that_is_partial_and_sparse_too(
+    make_spec: Callable[..., Any], clone: Path, tmp_path: Path
+) -> None:
+    total = play(make_spec, clone, "git-partial-sparse", "task_loop")[-1]
+    assert (total["returncode"], total["oracle_payload_on_remote_branch"]) == (0, True), total
+    (base,) = (tmp_path / "s").glob("*/base/.git")
+    assert "partialclonefilter = blob:none" in (base / "config").read_text().lower()
+    assert (base / "info" / "sparse-checkout").is_file()

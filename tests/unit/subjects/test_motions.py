@@ -185,3 +185,14 @@ def test_an_oak_variant_can_ask_for_json_when_it_pushes(make_place: Callable[[Su
     oak = new("oak", settings={"push_options": "--json"})
     (push,) = oak.steps(Motion.PUBLISH, Manner.PLAIN, make_place(oak, Transport.HTTP))
     assert push.argv == ("oak", "push", "--json")
+
+
+@pytest.mark.parametrize("name", ["git", "hg", "fossil", "jj"])
+def test_the_options_of_a_variant_are_given_to_the_clone_that_warm_acquisitions_share(
+    name: str, make_place: Callable[[Subject, Transport], Place]
+) -> None:
+    subject = SUBJECTS[name](Variant(name="x", subject=name, label="x", acquire_options=("--tuned", "a b")))
+    (step,) = subject.clone_base(make_place(subject, Transport.HTTP))
+    at = step.argv.index("--tuned")
+    assert step.argv[at + 1] == "a b"
+    assert "clone" in step.argv[:at]
