@@ -1,6 +1,5 @@
 """`fairtrial loop`: a sweep of the tool lane."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,6 +7,7 @@ from urllib.parse import urlsplit
 import click
 
 from fairtrial.cli.finish import finish
+from fairtrial.cli.options import Seconds, path_option
 from fairtrial.cli.output import print_json
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
@@ -29,7 +29,7 @@ SEED = 20260908
 
 @click.command("loop")
 @click.option("--subjects", default="git", show_default=True, help="Comma list of subjects (see `fairtrial plugins`).")
-@click.option("--subjects-file", type=click.Path(path_type=Path), help="TOML file that names variants of subjects.")
+@path_option("--subjects-file", "TOML file that names variants of subjects.")
 @click.option("--scenarios", default="task_loop", show_default=True, help="Comma list of scenarios, or `all`.")
 @click.option(
     "--faults",
@@ -40,10 +40,8 @@ SEED = 20260908
 @click.option("--transport", default="file", show_default=True, help="Comma list of file, http, native, ssh, hosted.")
 @click.option("--runs", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Runs of each cell.")
 @click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the order inside blocks.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="The results directory to make [default: results/loop-<UTC>]."
-)
-@click.option("--scratch", type=click.Path(path_type=Path), help="Where to work [default: $TMPDIR, else /var/tmp].")
+@path_option("--out", "The results directory to make [default: results/loop-<UTC>].")
+@path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp].")
 @click.option(
     "--remote-is-disposable", metavar="URL", help="A hosted remote that may be written to under refs/heads/fairtrial/."
 )
@@ -60,7 +58,7 @@ SEED = 20260908
 @click.option("--keep-workspaces", is_flag=True, help="Leave the scratch directory behind.")
 @click.option(
     "--lock-wait",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     default=3600.0,
     show_default=True,
     help="Seconds to wait for another measurement.",
@@ -97,8 +95,6 @@ def command(
         Transport(require_known(each, [known.value for known in Transport], what="transport", where="--transport"))
         for each in _names(transport, "--transport")
     )
-    if not math.isfinite(lock_wait):
-        raise UsageError(f"--lock-wait: {lock_wait} is no number of seconds")
     options = LoopOptions(
         scenarios=tuple(require_known(name, tuple(SCENARIOS), what="scenario", where="--scenarios") for name in asked),
         subjects=tuple(variant.name for variant in variants),

@@ -1,9 +1,10 @@
 """Options that the commands of the agent lane share, and the one that takes several words."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from typing_extensions import override
@@ -14,6 +15,7 @@ from fairtrial.sweep.bench_plan import PluginOptions
 
 __all__ = [
     "DEFAULT_SEED",
+    "Seconds",
     "WordsCommand",
     "existing",
     "expect_option",
@@ -48,9 +50,32 @@ class WordsCommand(click.Command):
         return super().parse_args(ctx, joined)
 
 
+class PlacePath(click.Path):
+    """A path that says something: the empty one would be the current directory."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the empty path, then do as click does."""
+        if value == "":
+            self.fail("the path is empty; name one, or leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds from 0, and a finite one."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Do as click does, then refuse nan and infinity."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return number
+
+
 def path_option(name: str, text: str, *, required: bool = False) -> Callable[[F], F]:
     """An option that takes a path."""
-    return click.option(name, type=click.Path(path_type=Path), required=required, help=text)
+    return click.option(name, type=PlacePath(path_type=Path), required=required, help=text)
 
 
 def treatment_options(command: F) -> F:
@@ -124,14 +149,14 @@ def pass_options(command: F) -> F:
         path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp]."),
         click.option(
             "--lock-wait",
-            type=click.FloatRange(0),
+            type=Seconds(0),
             default=3600.0,
             show_default=True,
             help="Seconds to wait for another measurement.",
         ),
         click.option(
             "--provider-wait",
-            type=click.FloatRange(0),
+            type=Seconds(0),
             default=3600.0,
             show_default=True,
             help="Seconds to stand still for a provider that is down before the sweep ends (agent lane).",

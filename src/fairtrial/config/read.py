@@ -1,6 +1,8 @@
 """Configuration files from disk: bounded, UTF-8, plain values with positions."""
 
 import hashlib
+import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -38,8 +40,10 @@ def read_toml(path: Path) -> Document:
 
 def _read_source(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:  # noqa: PTH123 - `Path.open` takes no opener
             source = file.read(MAX_FILE_BYTES + 1)  # by size and not by stat: it may be a pipe or a device
+            if not source and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise ConfigError("is a pipe that nobody writes to; name a file", path=path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else str(error)
         message = f"cannot be read: {reason}"
@@ -48,6 +52,13 @@ def _read_source(path: Path) -> bytes:
         message = f"is larger than {MAX_FILE_BYTES} bytes; split it"
         raise ConfigError(message, path=path)
     return source
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe that nobody has opened for writing is at its end, and is not waited for."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _decode(source: bytes, path: Path) -> str:

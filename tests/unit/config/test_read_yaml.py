@@ -1,4 +1,5 @@
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,19 @@ def test_a_file_that_is_too_large_is_refused_and_a_device_does_not_fill_memory(t
     assert read(tmp_path, b"#" * MAX_FILE_BYTES).value is None
     with pytest.raises(ConfigError, match="is larger than"):
         read_yaml(Path("/dev/zero"))
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for_and_one_that_is_written_to_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="is a pipe that nobody writes to"):
+        read_yaml(tmp_path / "pipe")
+    reader, writer = os.pipe()
+    os.write(writer, b"a: 1")
+    os.close(writer)
+    try:
+        assert read_yaml(Path(f"/dev/fd/{reader}")).value == {"a": 1}
+    finally:
+        os.close(reader)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
