@@ -55,7 +55,8 @@ class RowBuilder:
     def of(cls, spec: TrialSpec, scenario: Scenario) -> "RowBuilder":
         """The builder of one attempt's rows."""
         task = spec.loop
-        remote = scenario.remote or RemoteWords(transport=task.transport.value, server=SERVERS[task.transport])
+        own = scenario.remote if task.skip_reason is None else None  # where it is not played there is none
+        remote = own or RemoteWords(transport=task.transport.value, server=SERVERS[task.transport])
         filesystem = filesystem_of(Path(spec.scratch))
         identity = {
             "schema": LOOP_ROW,

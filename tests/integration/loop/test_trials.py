@@ -148,3 +148,11 @@ def test_a_skipped_cell_is_one_visible_row(make_spec: Callable[..., object], git
     assert row["operation"] == "task_loop.skipped"
     assert row["returncode"] == 77
     assert row["skip_reason"] == "not here"
+
+
+def test_a_skipped_cell_names_the_transport_of_the_plan_and_not_the_remote_of_its_scenario(
+    make_spec: Callable[..., object], git_variant: object
+) -> None:
+    spec = make_spec("agent_task_oak_local_v1", Transport.NATIVE, skip_reason="not here")
+    (row,) = run_loop_trial(spec, Git(git_variant)).rows
+    assert row["remote_transport"] == "native"
