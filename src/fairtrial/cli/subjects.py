@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairtrial.config.document import Document
+from fairtrial.config.document import Document, KeyPath
 from fairtrial.config.names import require_known, show_name
 from fairtrial.config.read import read_toml
 from fairtrial.config.validate import validate
@@ -84,7 +84,7 @@ def read_variants(names: Sequence[str], path: Path | None) -> tuple[Variant, ...
 
 def _refuse_controls(document: Document, name: str, entry: VariantEntry) -> None:
     """What a variant says goes into rows, keys, configuration files and commands: a line break would be two of them."""
-    said = {
+    said: dict[KeyPath, str] = {
         (): name,
         ("label",): entry.label or "",
         ("binary",): entry.binary or "",

@@ -40,7 +40,7 @@ def read_toml(path: Path) -> Document:
 
 def _read_source(path: Path) -> bytes:
     try:
-        with open(path, "rb", opener=_open_at_once) as file:  # noqa: PTH123 - `Path.open` takes no opener
+        with open(path, "rb", opener=_open_at_once) as file:  # `Path.open` takes no opener
             source = file.read(MAX_FILE_BYTES + 1)  # by size and not by stat: it may be a pipe or a device
             if not source and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise ConfigError("is a pipe that nobody writes to; name a file", path=path)
