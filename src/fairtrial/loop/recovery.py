@@ -12,6 +12,7 @@ from fairtrial.model.process import ProcessResult
 __all__ = ["Recovery", "free_row", "recover"]
 
 MOST_PUBLISHES: Final = 2
+RIVAL: Final = "another writer's work is there: to join it is a task of its own, and was not tried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +21,14 @@ class Recovery:
 
     Attributes:
         recovered: The agent's own question was answered with the head that it had published; None when there was
-            nothing to recover from.
+            nothing to recover from, or when it was not tried.
         reason: Why it was not, or why there was nothing; "" when it was.
         n_calls: Commands.
         n_publishes: Publications among them.
         n_bytes: Bytes on the wire, both directions; None where there is none.
         elapsed_ms: Time of the commands; None when one has no time.
         estimated_tokens: By the rule of step rows.
+        tried: False where it would have been a task of its own: then nothing is known of what it takes.
     """
 
     recovered: bool | None
@@ -36,9 +38,20 @@ class Recovery:
     n_bytes: int | None = None
     elapsed_ms: float | None = 0.0
     estimated_tokens: int = 0
+    tried: bool = True
 
     def as_fields(self, no_bytes_reason: str) -> Row:
         """The fields of a verdict row."""
+        if not self.tried:
+            unknown = ("recovered", "recovery_calls", "recovery_publishes", "recovery_tokens")
+            return {
+                **dict.fromkeys(unknown),
+                "recovery_reason": self.reason,
+                "recovery_bytes": None,
+                "recovery_bytes_reason": self.reason,
+                "recovery_ms": None,
+                "recovery_ms_reason": self.reason,
+            }
         return {
             "recovered": self.recovered,
             "recovery_reason": self.reason or None,
@@ -65,14 +78,15 @@ def recover(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, head:
     """
     before = traffic(stage)
     own: list[Row] = []
-    n_publishes, reason, recovered = 0, "", False
+    n_publishes, reason, tried = 0, "", True
+    recovered: bool | None = False
     while True:
         found = _ask(stage, builder, own, case)
         if found == head:
             recovered = True
             break
         if rival is not None and found == rival:
-            reason = "another writer's work is there: to join it is a task of its own"
+            reason, recovered, tried = RIVAL, None, False
             break
         if n_publishes == MOST_PUBLISHES:
             reason = f"published {n_publishes} times more, and the server still holds {found or 'nothing'}"
@@ -96,6 +110,7 @@ def recover(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, head:
         n_bytes=n_bytes,
         elapsed_ms=None if None in times else sum(each for each in times if isinstance(each, float)),
         estimated_tokens=sum(each for row in own if isinstance(each := row["estimated_tokens"], int)),
+        tried=tried,
     )
 
 

@@ -15,10 +15,12 @@ HEADERS: Final = (
     "work kept", "store sound", "recovery calls", "recovery tokens", "recovery bytes", "recovery ms",
 )  # fmt: skip
 BRIEF_HEADERS: Final = ("tool", "fault", "client claims", "wire saw", "server holds", "verdict", "recovery")
+NOT_TRIED: Final = "not tried"
 NOTE: Final = (
     "Claim: the client's exit status and words. Wire: the forwarder's records. Server: the store itself and a fresh"
     " clone, once nothing was in flight. Recovery: asking and publishing again until the work is there, medians over"
-    " runs; 0 calls: nothing to recover from. Only this machine and this transport are in one table."
+    " runs; 0 calls: nothing to recover from; not tried: another writer's work is there, and to join it is a"
+    " task of its own. Only this machine and this transport are in one table."
 )
 
 
@@ -74,7 +76,8 @@ def _brief_cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
     harm += ", work LOST" if line.local_work_preserved is False else ""
     harm += ", store DAMAGED" if line.server_integrity is False else ""
     spent = f"{figure(line.recovery_calls)} calls, {full[11]} tokens, {full[13]} ms{_outcome(line)}"
-    cost = ("not needed" if line.recovery_calls == 0 else spent) + harm
+    not_spent = "not needed" if line.recovery_calls == 0 else NOT_TRIED if _untried(line) else ""
+    cost = (not_spent or spent) + harm
     return (*full[:2], *full[3:7], cost)
 
 
@@ -91,11 +94,16 @@ def _cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
         yes_no(line.retry_safe),
         yes_no(line.local_work_preserved),
         yes_no(line.server_integrity),
-        figure(line.recovery_calls) + _outcome(line),
+        NOT_TRIED if _untried(line) else figure(line.recovery_calls) + _outcome(line),
         figure(line.recovery_tokens),
         figure(line.recovery_bytes),
         figure(line.recovery_ms, 1),
     )
+
+
+def _untried(line: MatrixLine) -> bool:
+    """Say whether nobody recovered in any run that is evidence: to join another writer's work is a task of its own."""
+    return line.recovery_calls is None and line.n_invalid < line.n_runs
 
 
 def _outcome(line: MatrixLine) -> str:
