@@ -24,7 +24,7 @@ __all__ = [
 N_JUDGES: Final = 3
 """The authored check, the oracle, and the oracle once more where a change edits tests."""
 OWN_TIME_S: Final = 3 * 3600.0
-"""What a worker may take for itself in one trial: for templates, a set-up or an index that another one makes, graces."""
+"""What a worker may take for itself in one trial: for templates, a set-up or an index that another makes, graces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
