@@ -74,7 +74,7 @@ class Sink:
             if self._kind is FaultKind.TRUNCATE_REPLY:
                 self._incoming.break_off()
                 raise CutError
-            # Nothing more is read either: as with a provider that stalls, what it had said by then is all that is known.
+            # Nothing more is read either: what a stalled provider had said by then is all that is known of its reply.
             await self._incoming.stay_silent()
         if self._left is not None:
             self._left -= len(data)
