@@ -167,7 +167,7 @@ def refuse_brought(name: str, settings: Sequence[str], tasks: Sequence[Task]) ->
             for path in (asset.source, asset.target):
                 if own := sorted({*settings} & {*path.split("/")}):
                     raise UsageError(
-                        f"task {task.id}: {path} is brought into the tree, and {own[0]!r} belongs to the context {name},"
+                        f"task {task.id}: {path} is put into the tree, and {own[0]!r} belongs to the context {name},"
                         " which every trial gets from the sweep; leave it out of the task"
                     )
 
