@@ -186,7 +186,7 @@ def _choose_ids(index: int) -> tuple[int, ...]:
 
 def probe_slot(env: dict[str, str]) -> str | None:
     """Find out by doing it whether workers can have slots of their own; return what refused, or None."""
-    proof = f'test "$$" = 1 && test "$(id -u)" = {os.geteuid()} && exit {_PROOF_CODE}'
+    proof = f'test "$$" = 1 && test "$(/usr/bin/id -u)" = {os.geteuid()} && exit {_PROOF_CODE}'
     try:
         argv = slot_argv(("/bin/sh", "-c", proof), 0)
     except HostError as problem:

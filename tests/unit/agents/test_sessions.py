@@ -158,9 +158,14 @@ def test_the_configuration_of_codex_is_toml_whatever_is_asked_for() -> None:
     assert config["mcp_servers"]['odd "name"']["env"] == {"K K": "v\n"}
 
 
-@pytest.mark.parametrize("agent", [BashAgent, MiniSweAgent, Nop, Reference])
-def test_an_agent_that_does_not_speak_mcp_refuses_a_tool_server(agent: type[Agent]) -> None:
-    with pytest.raises(UsageError, match="does not speak MCP"):
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [(BashAgent, "bash-agent"), (MiniSweAgent, "mini-swe-agent"), (Nop, "nop"), (Reference, "reference")],
+)
+def test_an_agent_that_does_not_speak_mcp_refuses_a_tool_server_by_the_name_it_is_asked_for(
+    agent: type[Agent], name: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{name} does not speak MCP; give the arm `context: none`"):
         plan_of(agent, mcp=(SERVER,))
 
 
