@@ -1,9 +1,10 @@
 """Who answers: a provider. The scripted model and the recording fit the same Protocol; see `player`."""
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, Protocol
 
 from fairtrial.gateway.dialect import Call, Dialect
@@ -125,13 +126,8 @@ class Provider:
         """Nothing: a provider fails by itself."""
         return None
 
-    @asynccontextmanager
-    async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
-        """Send the request; see `Source.ask`.
-
-        Raises:
-            UpstreamBrokenError: There is no whole reply.
-        """
+    def ask(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Answer]:
+        """Send the request; see `Source.ask`."""
         body = outgoing.body
         self._dialect = outgoing.dialect
         head = self._render_head(outgoing)
@@ -139,8 +135,7 @@ class Provider:
             head, pieces = head + body.read_all(), None  # one packet
         else:
             pieces = body.pieces() if outgoing.cut_bytes is None else _cut(body, outgoing.cut_bytes)
-        async with self._upstream.ask(head, pieces, method="POST") as reply:
-            yield _answer(reply)
+        return _Asked(self._upstream.ask(head, pieces, method="POST"))
 
     def _render_head(self, outgoing: Outgoing) -> bytes:
         origin, route = self._upstream.origin, outgoing.call.route
@@ -174,6 +169,21 @@ class Provider:
     def close(self) -> None:
         """Close its connections."""
         self._upstream.close()
+
+
+class _Asked:
+    """The reply of a server, as an answer."""
+
+    def __init__(self, asking: AbstractAsyncContextManager[Reply]) -> None:
+        self._asking = asking
+
+    async def __aenter__(self) -> Answer:
+        return _answer(await self._asking.__aenter__())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._asking.__aexit__(kind, value, trace)
 
 
 async def _cut(body: Spool, n_bytes: int) -> AsyncIterator[bytes]:

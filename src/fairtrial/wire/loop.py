@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias, TypeVar
 
+from fairtrial.host.clock import monotonic_s
+
 __all__ = [
     "Bell",
     "Slots",
@@ -22,8 +24,8 @@ Task: TypeAlias = asyncio.Task[None]
 
 
 def loop_s() -> float:
-    """Seconds on the loop's clock; only differences mean something."""
-    return asyncio.get_running_loop().time()
+    """Seconds on the loop's clock, which is the monotonic one; only differences mean something."""
+    return monotonic_s()
 
 
 async def sleep_s(duration_s: float) -> None:

@@ -20,8 +20,8 @@ from fairtrial.wire.http1 import (
     EndedEarlyError,
     RequestHead,
     parse_request_head,
-    read_body,
     read_head,
+    read_payload,
     render_answer,
     render_status_line,
 )
@@ -94,8 +94,8 @@ class Incoming:
         if self.head.expects_continue:
             with suppress(ConnectionError):  # the reading below finds out and says so
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        async for piece in read_body(self._client.reader, self.head.framing):
-            yield piece.payload if piece.n_payload_bytes != len(piece.wire) else piece.wire
+        async for data in read_payload(self._client.reader, self.head.framing):
+            yield data
         self._body_read = True
 
     async def while_present(self, work: Coroutine[None, None, T]) -> T:

@@ -7,8 +7,8 @@ not be sent twice in silence.
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,8 +22,8 @@ from fairtrial.wire.http1 import (
     EndedEarlyError,
     ReplyHead,
     parse_reply_head,
-    read_body,
     read_head,
+    read_payload,
 )
 from fairtrial.wire.peer import Address, Peer, connect_peer
 from fairtrial.wire.reader import ByteCount
@@ -107,8 +107,8 @@ class Reply:
                 async for data in self._chunked_pieces():
                     yield data
             else:
-                async for piece in read_body(self._peer.reader, self.head.framing):
-                    yield piece.wire
+                async for data in read_payload(self._peer.reader, self.head.framing):
+                    yield data
         except (BadMessageError, EndedEarlyError, OSError) as error:
             raise UpstreamBrokenError(str(error)) from error
         self.ended = True
@@ -161,8 +161,9 @@ class Upstream:
         self._tls = ssl.create_default_context(cafile=ca_file) if origin.tls else None
         self._kept: list[_Kept] = []
 
-    @asynccontextmanager
-    async def ask(self, head: bytes, body: AsyncIterator[bytes] | None, *, method: str) -> AsyncGenerator[Reply]:
+    def ask(
+        self, head: bytes, body: AsyncIterator[bytes] | None, *, method: str
+    ) -> AbstractAsyncContextManager[Reply]:
         """Send a request and give its reply once its head is here; the rest of the request goes on meanwhile.
 
         Leaving the context before the reply's end breaks the connection, so that the server notices.
@@ -175,28 +176,19 @@ class Upstream:
         Raises:
             UpstreamBrokenError: There is no whole reply.
         """
-        peer, reused = await self._connect()
-        sender = None if body is None else asyncio.create_task(_send(peer, head, body))
-        reply: Reply | None = None
-        sent = False
-        try:
-            if sender is None:
-                with suppress(ConnectionError):  # the reply, or its absence, tells more than a failure to send
-                    await peer.send(head)
-                sent = True
-            reply = Reply(await _receive_head(peer, method), peer, reused=reused)
-            yield reply
-        finally:
-            if sender is not None:
-                sent = await _end_sender(sender)
-            if reply is not None and reply.ended and sent and reply.head.keep_alive:
-                now_s = asyncio.get_running_loop().time()
-                self._kept.append(_Kept(peer=peer, idle_since_s=now_s, n_noticed=peer.count_noticed()))
-            else:
-                peer.abort()
+        return _Asking(self, head, body, method)
 
-    async def _connect(self) -> tuple[Peer, bool]:
-        """Return a connection, and whether it has served before."""
+    def keep(self, peer: Peer) -> None:
+        """Keep a connection whose reply has ended for another request."""
+        now_s = asyncio.get_running_loop().time()
+        self._kept.append(_Kept(peer=peer, idle_since_s=now_s, n_noticed=peer.count_noticed()))
+
+    async def connect(self) -> tuple[Peer, bool]:
+        """Return a connection, and whether it has served before.
+
+        Raises:
+            UpstreamBrokenError: There is none.
+        """
         while self._kept:
             # The youngest: an old one is the likelier to be closed just now.
             kept = self._kept.pop()
@@ -219,6 +211,44 @@ class Upstream:
         for kept in self._kept:
             kept.peer.abort()
         self._kept.clear()
+
+
+class _Asking:
+    """A request and its reply; see `Upstream.ask`. (A generator for it would cost more than a small reply's reading.)"""
+
+    def __init__(self, upstream: Upstream, head: bytes, body: AsyncIterator[bytes] | None, method: str) -> None:
+        self._upstream = upstream
+        self._head = head
+        self._body = body
+        self._method = method
+        self._peer: Peer | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._reply: Reply | None = None
+
+    async def __aenter__(self) -> Reply:
+        self._peer, reused = await self._upstream.connect()
+        try:
+            if self._body is None:
+                with suppress(ConnectionError):  # the reply, or its absence, tells more than a failure to send
+                    await self._peer.send(self._head)
+            else:
+                self._sender = asyncio.create_task(_send(self._peer, self._head, self._body))
+            self._reply = Reply(await _receive_head(self._peer, self._method), self._peer, reused=reused)
+        except BaseException:
+            await self._end(self._peer)
+            raise
+        return self._reply
+
+    async def __aexit__(self, *_exit: object) -> None:
+        if self._peer is not None:
+            await self._end(self._peer)
+
+    async def _end(self, peer: Peer) -> None:
+        sent = self._sender is None or await _end_sender(self._sender)
+        if self._reply is not None and self._reply.ended and sent and self._reply.head.keep_alive:
+            self._upstream.keep(peer)
+        else:
+            peer.abort()
 
 
 async def _send(peer: Peer, head: bytes, body: AsyncIterator[bytes] | None) -> None:
