@@ -210,7 +210,9 @@ def _by_name(fields: Fields) -> Mapping[str, list[str]]:
 
 
 def _decide_keep_alive(named: Mapping[str, list[str]], minor: str) -> bool:
-    tokens = {token.strip().lower() for value in named.get("connection", ()) for token in value.split(",")}
+    if "connection" not in named:
+        return minor == "1"
+    tokens = {token.strip().lower() for value in named["connection"] for token in value.split(",")}
     return "close" not in tokens if minor == "1" else "keep-alive" in tokens
 
 

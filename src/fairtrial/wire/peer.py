@@ -176,11 +176,12 @@ class _Noticing(asyncio.StreamReaderProtocol):
     def __init__(self, reader: CountedReader, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(reader, loop=loop)
         self.n_noticed = 0
+        self._reader = reader
 
     @override
     def data_received(self, data: bytes) -> None:
         self.n_noticed += 1
-        super().data_received(data)
+        self._reader.feed_data(data)
 
     @override
     def eof_received(self) -> bool | None:

@@ -234,6 +234,11 @@ class _Connection(asyncio.StreamReaderProtocol):
         super().__init__(reader, lambda _, writer: on_client(self, Peer(reader, writer, ByteCount())), loop=loop)
         self.has_ended = False
         self.on_end: Callable[[], None] | None = None
+        self._reader = reader
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed_data(data)
 
     @override
     def eof_received(self) -> bool | None:
