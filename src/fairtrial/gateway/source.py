@@ -70,7 +70,10 @@ class Answer:
 
     def header(self, name: str) -> str:
         """The last header of that name; "" for none."""
-        return next((value for key, value in reversed(self.fields) if key == name), "")
+        for key, value in reversed(self.fields):
+            if key == name:
+                return value
+        return ""
 
 
 class Source(Protocol):

@@ -24,6 +24,7 @@ __all__ = [
     "EndedEarlyError",
     "Fields",
     "Framing",
+    "Payload",
     "Piece",
     "ReplyHead",
     "RequestHead",
@@ -33,7 +34,6 @@ __all__ = [
     "parse_request_head",
     "read_body",
     "read_head",
-    "read_payload",
     "render_answer",
     "render_status_line",
     "with_connection_close",
@@ -42,14 +42,14 @@ __all__ = [
 MAX_HEAD_BYTES = 64 * 1024
 PIECE_BYTES = 256 * 1024
 _MAX_CHUNK_LINE_BYTES = 256
+_MAX_LENGTH_DIGITS = 18
 
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # Python's `$` also matches before a final newline and `\d` any script's digit: hence `\Z` and [0-9] throughout.
 # A head is read as Latin-1, a character for each byte.
-_REQUEST_LINE = re.compile(rf"({_TOKEN}) ([\x21-\x7e]+) HTTP/1\.([01])\Z")
+_REQUEST_LINE = re.compile(rf"({_NAME}) ([\x21-\x7e]+) HTTP/1\.([01])\Z")
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\Z")
-_FIELD = re.compile(rf"({_TOKEN}):[ \t]*([\t\x20-\x7e\x80-\xff]*)\Z")
-_LENGTH = re.compile(r"[0-9]{1,18}\Z")
+_FIELD = re.compile(rf"({_NAME}):[ \t]*([\t\x20-\x7e\x80-\xff]*)\Z")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n\Z")
 
 _PHRASES = {code.value: code.phrase for code in HTTPStatus}
@@ -236,7 +236,8 @@ def _declared_framing(named: Mapping[str, list[str]], minor: str) -> Framing | N
             raise BadMessageError(msg)
         return Framing(kind=BodyKind.CHUNKED)
     if lengths:
-        if _LENGTH.match(lengths[0]) is None:
+        # Of what Python takes for a digit, only [0-9] is one here.
+        if not (lengths[0].isascii() and lengths[0].isdigit() and len(lengths[0]) <= _MAX_LENGTH_DIGITS):
             msg = f"Content-Length {lengths[0][:80]!r}"
             raise BadMessageError(msg)
         return Framing(kind=BodyKind.LENGTH, n_bytes=int(lengths[0]))
@@ -497,29 +498,42 @@ async def read_body(source: ByteSource, framing: Framing) -> AsyncIterator[Piece
         async for piece in _read_chunks(source):
             yield piece
     else:
-        async for data in read_payload(source, framing):
+        async for data in Payload(source, framing).pieces():
             yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
 
 
-async def read_payload(source: ByteSource, framing: Framing) -> AsyncIterator[bytes]:
-    """Yield a body piece by piece, without its framing, never holding more than one piece.
+class Payload:
+    """A body without its framing.
 
-    Raises:
-        BadMessageError: The chunk framing is broken.
-        EndedEarlyError: The peer closed before the body's end.
+    Attributes:
+        ended: There is none, or it was read to its end.
     """
-    match framing.kind:
-        case BodyKind.NONE:
-            return
-        case BodyKind.LENGTH:
-            left = framing.n_bytes or 0
-            while left:
-                data = await _read_part(source, left)
-                left -= len(data)
-                yield data
-        case BodyKind.CHUNKED:
-            async for piece in _read_chunks(source):
-                yield piece.payload
-        case BodyKind.UNTIL_CLOSE:
-            while data := await _read_some(source, PIECE_BYTES):
-                yield data
+
+    def __init__(self, source: ByteSource, framing: Framing) -> None:
+        self.ended = framing.kind is BodyKind.NONE
+        self._source = source
+        self._framing = framing
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield it piece by piece, never holding more than one.
+
+        Raises:
+            BadMessageError: The chunk framing is broken.
+            EndedEarlyError: The peer closed before the body's end.
+        """
+        match self._framing.kind:
+            case BodyKind.NONE:
+                pass
+            case BodyKind.LENGTH:
+                left = self._framing.n_bytes or 0
+                while left:
+                    data = await _read_part(self._source, left)
+                    left -= len(data)
+                    yield data
+            case BodyKind.CHUNKED:
+                async for piece in _read_chunks(self._source):
+                    yield piece.payload
+            case BodyKind.UNTIL_CLOSE:
+                while data := await _read_some(self._source, PIECE_BYTES):
+                    yield data
+        self.ended = True

@@ -43,9 +43,7 @@ def run_until_done(main: Callable[[], Coroutine[None, None, T]]) -> T:
 
 
 class _Selector(selectors.EpollSelector):
-    """Looks for input only at every other turn that has work waiting: what came wakes its task with a turn of its own,
-    and another look before that one costs as much as the task does with a small request.
-    """
+    """Looks for input at every other turn, where work waits: what came wakes its task, which has the turn after it."""
 
     def __init__(self) -> None:
         super().__init__()
