@@ -151,7 +151,7 @@ class Redactor:
                     break
         lowered = data.lower()
         for name, word, pattern in _COMPILED_CASELESS:
-            if word in lowered:
+            if lowered.find(word) >= 0:
                 yield name, pattern
 
 
