@@ -206,7 +206,7 @@ def _answer(reply: Reply) -> Answer:
         status=reply.head.status,
         fields=passed,
         n_bytes=reply.head.framing.n_bytes,
-        pieces=reply.pieces(),
+        pieces=reply,
         reused_connection=reply.reused,
     )
 

@@ -150,8 +150,8 @@ class Redactor:
                     yield name, pattern
                     break
         lowered = data.lower()
-        for name, word, pattern in _COMPILED_CASELESS:
-            if lowered.find(word) >= 0:
+        for name, lower_word, pattern in _COMPILED_CASELESS:
+            if lowered.find(lower_word) >= 0:
                 yield name, pattern
 
 

@@ -498,42 +498,51 @@ async def read_body(source: ByteSource, framing: Framing) -> AsyncIterator[Piece
         async for piece in _read_chunks(source):
             yield piece
     else:
-        async for data in Payload(source, framing).pieces():
+        async for data in Payload(source, framing):
             yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
 
 
 class Payload:
-    """A body without its framing.
+    """A body without its framing, which is read piece by piece and never held in more than one.
+
+    No asynchronous generator: one costs more than the rest of reading a small body does.
 
     Attributes:
         ended: There is none, or it was read to its end.
     """
 
     def __init__(self, source: ByteSource, framing: Framing) -> None:
-        self.ended = framing.kind is BodyKind.NONE
         self._source = source
-        self._framing = framing
+        self._left = framing.n_bytes or 0
+        self._chunks = _read_chunks(source) if framing.kind is BodyKind.CHUNKED else None
+        self._is_until_close = framing.kind is BodyKind.UNTIL_CLOSE
+        self.ended = not (self._left or self._chunks or self._is_until_close)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield it piece by piece, never holding more than one.
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if data := await self.read():
+            return data
+        raise StopAsyncIteration
+
+    async def read(self) -> bytes:
+        """Read the next piece; b"" when there is none.
 
         Raises:
             BadMessageError: The chunk framing is broken.
             EndedEarlyError: The peer closed before the body's end.
         """
-        match self._framing.kind:
-            case BodyKind.NONE:
-                pass
-            case BodyKind.LENGTH:
-                left = self._framing.n_bytes or 0
-                while left:
-                    data = await _read_part(self._source, left)
-                    left -= len(data)
-                    yield data
-            case BodyKind.CHUNKED:
-                async for piece in _read_chunks(self._source):
-                    yield piece.payload
-            case BodyKind.UNTIL_CLOSE:
-                while data := await _read_some(self._source, PIECE_BYTES):
-                    yield data
-        self.ended = True
+        if self.ended:
+            return b""
+        if self._chunks is not None:
+            data = (await anext(self._chunks)).payload
+            self.ended = not data
+        elif self._is_until_close:
+            data = await _read_some(self._source, PIECE_BYTES)
+            self.ended = not data
+        else:
+            data = await _read_part(self._source, self._left)
+            self._left -= len(data)
+            self.ended = not self._left
+        return data

@@ -90,12 +90,12 @@ class Incoming:
             BadMessageError: Its framing is broken.
             EndedEarlyError: The client left inside it.
         """
-        return self._body_waited_for() if self.head.expects_continue else self._body.pieces()
+        return self._body_waited_for() if self.head.expects_continue else self._body
 
     async def _body_waited_for(self) -> AsyncIterator[bytes]:
         with suppress(ConnectionError):  # the reading below finds out and says so
             await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        async for data in self._body.pieces():
+        async for data in self._body:
             yield data
 
     async def while_present(self, work: Coroutine[None, None, T]) -> T:

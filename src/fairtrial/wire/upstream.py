@@ -95,35 +95,42 @@ class Reply:
         self.reused = reused
         self.ended = head.framing.kind is BodyKind.NONE
         self._peer = peer
+        self._payload = Payload(peer.reader, head.framing)
+        self._dechunker = Dechunker() if head.framing.kind is BodyKind.CHUNKED else None
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body's payload as it comes.
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The body's payload as it comes."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next of it.
 
         Raises:
             UpstreamBrokenError: It broke off.
         """
         try:
-            if self.head.framing.kind is BodyKind.CHUNKED:
-                async for data in self._chunked_pieces():
-                    yield data
-            else:
-                async for data in Payload(self._peer.reader, self.head.framing).pieces():
-                    yield data
+            data = b"" if self.ended else await self._read()
         except (BadMessageError, EndedEarlyError, OSError) as error:
             raise UpstreamBrokenError(str(error)) from error
-        self.ended = True
+        if not data:
+            raise StopAsyncIteration
+        return data
 
-    async def _chunked_pieces(self) -> AsyncIterator[bytes]:
-        dechunker = Dechunker()
-        while not dechunker.ended:
+    async def _read(self) -> bytes:
+        if self._dechunker is None:
+            data = await self._payload.read()
+            self.ended = self._payload.ended
+            return data
+        payload = b""
+        while not payload and not self._dechunker.ended:
             data = await self._peer.reader.read(PIECE_BYTES)
             if not data:
                 raise EndedEarlyError("the connection ended inside a chunked body")
-            payload = dechunker.feed(data)
-            if dechunker.surplus:
+            payload = self._dechunker.feed(data)
+            if self._dechunker.surplus:
                 raise BadMessageError("bytes after the end of the reply")
-            if payload:
-                yield payload
+        self.ended = self._dechunker.ended
+        return payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
