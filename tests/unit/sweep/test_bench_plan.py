@@ -6,7 +6,7 @@ from dataclasses import replace
 from fairtrial.model.agent import Tool
 from fairtrial.model.bench import Arm, IsolationMode, Oracle, Phase, Task, TaskLimits
 from fairtrial.model.trial import AnySpec, BenchSpec, ModelSource
-from fairtrial.sweep.bench_plan import plan_bench
+from fairtrial.sweep.bench_plan import longest_trial_s, plan_bench
 from fairtrial.sweep.worker import SPEC
 
 
@@ -56,6 +56,15 @@ def arm(name: str) -> Arm:
 
 TASKS = (task("a"), task("b"))
 ARMS = (arm("workflow"), arm("baseline"), arm("other"))
+
+
+def test_a_trial_is_given_up_only_after_all_that_an_agent_can_make_last() -> None:
+    hangs = 5_000.0
+    check_and_both_oracles_s = 3 * hangs
+    phases = (Phase(name="plan", prompt="{task}"), Phase(name="work", prompt="{plan}", timeout_s=30_000.0))
+    slow = replace(arm("slow"), phases=phases)
+    assert longest_trial_s(ARMS, timeout_s=hangs) > hangs + check_and_both_oracles_s
+    assert longest_trial_s((*ARMS, slow), timeout_s=hangs) > hangs + 30_000.0 + check_and_both_oracles_s
 
 
 def test_a_block_is_one_task_in_one_run_over_all_arms() -> None:
