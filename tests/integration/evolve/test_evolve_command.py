@@ -581,7 +581,7 @@ def test_what_was_fixed_may_not_change_and_a_ref_that_moves_changes_nothing(worl
         (("--arms", "baseline"), "loads no skill"),
         (("--min-runs", 2), "--runs 1 is less than --min-runs 2"),
         (("--proposer-agent", "nop"), "speaks to no model"),
-        (("--context", "ctags"), "does not speak MCP"),
+        (("--context", "ctags"), "bash-agent does not speak MCP; give the arm `context: none`"),
         (("--budget-usd", "nan"), "is no number of US dollars"),
         (("--seed-results", "nowhere"), "not a results directory"),
         (("--initial-overlay", "nowhere"), "overlay"),
