@@ -15,6 +15,7 @@ from fairtrial.sweep.bench_plan import PluginOptions
 
 __all__ = [
     "DEFAULT_SEED",
+    "PlacePath",
     "Seconds",
     "WordsCommand",
     "existing",
