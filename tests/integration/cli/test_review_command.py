@@ -16,6 +16,7 @@ import pytest
 from fairtrial.cli.main import run
 from fairtrial.evidence import gate, review_gate
 from fairtrial.host.files import remove_tree
+from fairtrial.promote.binding import REVIEW_QUALITY_RULE
 
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600), pytest.mark.xdist_group("reviews")]
 
@@ -158,7 +159,9 @@ def test_a_worse_reviewer_is_refused_for_everything_that_it_loses(
 ) -> None:
     assert checked["exit_code"] == 0
     assert bench_candidate(example, "hasty", tmp_path / "r")["decision"] == "keep_incumbent"
-    (decided,) = json.loads((tmp_path / "r" / "promotion.json").read_text())["decisions"]
+    promotion = json.loads((tmp_path / "r" / "promotion.json").read_text())
+    assert promotion["binding"]["policy"]["quality_rule"] == REVIEW_QUALITY_RULE
+    (decided,) = promotion["decisions"]
     assert decided["inadmissible"] == []
     assert decided["decision"]["reasons"] == [
         "task review-options: the candidate's verdict was right in 0 of 1 runs, not in every one.",
