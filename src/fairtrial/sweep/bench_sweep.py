@@ -104,8 +104,8 @@ def begin_bench(
         inputs = open_inputs(options, blobs, commits=commits_of(bound_tasks))
         if bound_tasks and (changed := task_changes(bound_tasks, inputs.tasks)):
             raise UsageError(f"{options.tasks}: tasks have changed since they were bound: {'; '.join(changed)}")
-        if changed := pin_changes(bound_inputs, inputs):
-            raise UsageError(f"inputs have changed since they were bound: {'; '.join(changed)}")
+        if moved := pin_changes(bound_inputs, inputs):
+            raise UsageError(f"inputs have changed since they were bound: {'; '.join(moved)}")
         _upstreams(inputs)
         binding = None if inputs.candidate is None or promoter is None else promoter.bind(inputs)
     require_fit(base, options)
