@@ -100,7 +100,7 @@ def write_rows(path: Path, rows: Iterator[dict[str, object]]) -> int:
 
 
 def loop_rows(n_rows: int) -> Iterator[dict[str, object]]:
-    """Make at least so many tool-lane rows of about 600 bytes: whole runs, each with its total."""
+    """Make at least so many tool-lane rows, of 700 bytes and each total of 1,500: whole runs, each with its total."""
     made = run = 0
     while made < n_rows:
         for transport in TRANSPORTS:

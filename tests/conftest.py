@@ -8,7 +8,8 @@ failure.
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,29 +18,34 @@ from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 from fairtrial.host.files import remove_tree
-from fairtrial.host.slot import Slot, open_slot
+from fairtrial.host.slot import Slot, open_slot, probe_slot
 
 ACCEPTS_NONCOMMERCIAL: Final = os.environ.get("FAIRTRIAL_ACCEPT_NONCOMMERCIAL") == "1"
 """Whoever runs the tests says that their use of it is not commercial."""
 
 
 class Part(NamedTuple):
-    """A program that some tests need.
+    """A program, or something of the kernel, that some tests need.
 
     Attributes:
         tier: The tier that it belongs to.
         remedy: The command that installs it.
         beside: Parts that it needs in turn.
         places: The directories that a sandbox has it in, where the caller's PATH does not matter; none for PATH.
+        refusal: Says why it cannot be had, or None when it can, where it is no program.
     """
 
     tier: str
     remedy: str
     beside: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    refusal: Callable[[], str | None] | None = None
 
     def lacks(self, name: str) -> str | None:
         """Say that the program is not there, or not allowed, and how to get it; None when it may be used."""
+        if self.refusal is not None:
+            refused = self.refusal()
+            return None if refused is None else f"no {name} here: {refused} ({self.remedy})"
         if shutil.which(name, path=":".join(self.places) or None) is not None:
             if self.tier != "noncommercial" or ACCEPTS_NONCOMMERCIAL:
                 return None
@@ -48,11 +54,17 @@ class Part(NamedTuple):
         return f"{name} is not {place} ({self.remedy})"
 
 
+@cache
+def _slot_refusal() -> str | None:
+    return probe_slot(dict(os.environ))
+
+
 PARTS: Final = {
     "git": Part("core", "apt-get install git"),
     "hg": Part("core", "apt-get install mercurial"),
     "fossil": Part("core", "apt-get install fossil"),
     "bwrap": Part("core", "apt-get install bubblewrap"),
+    "slot": Part("core", "fairtrial doctor", refusal=_slot_refusal),
     "node": Part("core", "apt-get install nodejs", places=("/usr/bin",)),
     "go": Part("core", "apt-get install golang-go", places=("/usr/local/go/bin", "/usr/bin")),
     "cargo": Part("core", "apt-get install cargo-web rustc-web", places=("/usr/bin",)),

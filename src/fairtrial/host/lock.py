@@ -11,8 +11,9 @@ from typing import Self
 
 from fairtrial.errors import HostError
 from fairtrial.host.mounts import read_mounts
+from fairtrial.host.signals import StopRequest
 
-__all__ = ["HOST_LOCK_PATH", "LockHold", "acquire_lock"]
+__all__ = ["HOST_LOCK_PATH", "LockHold", "StoppedWaitingError", "acquire_lock"]
 
 
 def _host_lock_path() -> Path:
@@ -24,6 +25,10 @@ HOST_LOCK_PATH = _host_lock_path()
 """What is locked while timing is measured: the same for all users of a machine, readable by all, there already."""
 
 _LONGEST_PAUSE_S = 0.1
+
+
+class StoppedWaitingError(Exception):
+    """Somebody asked the program to stop while it waited for a lock."""
 
 
 class LockHold:
@@ -56,16 +61,24 @@ class LockHold:
         self.release()
 
 
-def acquire_lock(path: Path, *, wait_s: float, on_wait: Callable[[str], None]) -> LockHold:
+def _say_nothing(_holder: str) -> None:
+    """Announce a wait to nobody."""
+
+
+def acquire_lock(
+    path: Path, *, wait_s: float, on_wait: Callable[[str], None] = _say_nothing, stop: StopRequest | None = None
+) -> LockHold:
     """Lock an existing file or directory, which need only be readable.
 
     Args:
         path: What to lock.
         wait_s: How long to wait for another holder; 0 = try once.
         on_wait: Called once, with the holder's name, when there is something to wait for.
+        stop: What ends the wait before its time, or None.
 
     Raises:
         HostError: It cannot be opened, or someone else still holds it after `wait_s`.
+        StoppedWaitingError: `stop` was asked for first.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -74,7 +87,7 @@ def acquire_lock(path: Path, *, wait_s: float, on_wait: Callable[[str], None]) -
         raise HostError(message) from problem
     started_s = time.monotonic()
     try:
-        locked = _try_lock(fd) or (wait_s > 0 and _wait_for_lock(fd, started_s + wait_s, on_wait))
+        locked = _try_lock(fd) or (wait_s > 0 and _wait_for_lock(fd, started_s + wait_s, on_wait, stop))
         holder = "" if locked else _name_holder(fd)
     except BaseException:
         os.close(fd)
@@ -87,13 +100,15 @@ def acquire_lock(path: Path, *, wait_s: float, on_wait: Callable[[str], None]) -
     return LockHold(path=path, fd=fd, waited_ms=(time.monotonic() - started_s) * 1000)
 
 
-def _wait_for_lock(fd: int, deadline_s: float, on_wait: Callable[[str], None]) -> bool:
+def _wait_for_lock(fd: int, deadline_s: float, on_wait: Callable[[str], None], stop: StopRequest | None) -> bool:
     on_wait(_name_holder(fd))
     pause_s = 0.002
     while not _try_lock(fd):
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return False
+        if stop is not None and stop.signal_number is not None:
+            raise StoppedWaitingError
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
     return True

@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from fairtrial.host.process import Running, start
 from fairtrial.host.running import wait_any
+from fairtrial.host.tally import StreamTally
 from fairtrial.model.loop import Step
 from fairtrial.model.process import ProcessResult, ProcessState, StreamCapture
 
@@ -155,12 +156,10 @@ def _ending(spawned: Spawned, limit_s: float, *, over: bool) -> ProcessResult | 
 
 
 def _capture(path: Path) -> StreamCapture:
-    data = path.read_bytes() if path.exists() else b""
-    return StreamCapture(
-        n_bytes=len(data),
-        n_characters=len(data.decode("utf-8", "replace")),
-        head=b"",
-        head_truncated=bool(data),
-        tail=data[-TAIL_BYTES:],
-        tail_truncated=len(data) > TAIL_BYTES,
-    )
+    """What it wrote, in bounded memory, however much that is."""
+    tally = StreamTally(tail_bytes=TAIL_BYTES, capture_bytes=0)
+    if path.exists():
+        with path.open("rb") as file:
+            while data := file.read(TAIL_BYTES):
+                tally.take(data)
+    return tally.capture()

@@ -1,8 +1,9 @@
 """One trial of the tool lane, from top to bottom."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from fairtrial.errors import HostError
 from fairtrial.loop.fault_cases import chosen_cases
@@ -17,6 +18,7 @@ from fairtrial.loop.tasks import play_tasks
 from fairtrial.model.loop import Play, Transport
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
+from fairtrial.store.redact import Redactor
 from fairtrial.wire.ledger import render_ledger
 
 __all__ = ["TrialRecord", "run_loop_trial"]
@@ -67,7 +69,22 @@ def run_loop_trial(spec: TrialSpec, subject: Subject) -> TrialRecord:
                 artifacts["wire.json"] = render_ledger(ledger).encode()
     except (HostError, OSError) as problem:
         total = builder.void(scenario.stem, "infra-error", str(problem))
-    return TrialRecord(rows=(*rows, total), artifacts=artifacts)
+    redactor = Redactor(os.environ.get(name, "") for name in spec.loop.credential_env)
+    return TrialRecord(
+        rows=tuple(cast("Row", _redacted(row, redactor)) for row in (*rows, total)),
+        artifacts={name: redactor.redact(data) for name, data in artifacts.items()},
+    )
+
+
+def _redacted(value: object, redactor: Redactor) -> object:
+    """What a tool or its server printed may hold the credential that it was given."""
+    if isinstance(value, str):
+        return redactor.redact_text(value)
+    if isinstance(value, dict):
+        return {name: _redacted(member, redactor) for name, member in cast("Row", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_redacted(member, redactor) for member in cast("list[object]", value)]
+    return value
 
 
 def _play_and_withdraw(stage: Stage, builder: RowBuilder, rows: list[Row]) -> Row:

@@ -9,8 +9,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
+import orjson
 from pydantic_core import SchemaValidator, core_schema, from_json, to_json
 
 __all__ = [
@@ -26,6 +27,9 @@ __all__ = [
 
 JsonObject = dict[str, object]
 T = TypeVar("T")
+
+_MOST_LEVELS: Final = 200
+"""What the parser of the reference reads."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -69,12 +73,14 @@ def _as_plain_json(value: Mapping[str, object]) -> object:
 def parse_object(text: bytes) -> JsonObject:
     """Read one strict JSON object.
 
-    The parser keeps the last of two equal keys in silence, and reads 1e999 as infinity. What is written back to the
-    same bytes can hold neither; a text in any other form is looked through by a slower parser.
+    Parsers keep the last of two equal keys in silence, and some read 1e999 as infinity. What is written back to the
+    same bytes can hold neither; a text in any other form is looked through by slower parsers, which say what is wrong.
 
     Raises:
         MalformedJsonError: It is not one.
     """
+    if (quick := _parse_own_form(text)) is not None:
+        return quick
     try:
         value: object = from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -83,6 +89,18 @@ def parse_object(text: bytes) -> JsonObject:
         raise MalformedJsonError("not a JSON object")
     if to_json(value) != text:
         json.loads(text, object_pairs_hook=_refuse_duplicates, parse_float=_refuse_infinity)
+    return cast("JsonObject", value)
+
+
+def _parse_own_form(text: bytes) -> JsonObject | None:
+    """Read an object that is written as we write it, in half the time; None for whatever is not, or may be too deep."""
+    try:
+        value: object = orjson.loads(text)
+        is_own_form = orjson.dumps(value) == text
+    except ValueError:
+        return None
+    if type(value) is not dict or not is_own_form or text.count(b"{") + text.count(b"[") > _MOST_LEVELS:
+        return None
     return cast("JsonObject", value)
 
 

@@ -24,9 +24,8 @@ from fairtrial.gateway.price import price_table
 from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
 from fairtrial.host.clock import rfc3339, stamp, utc_now
 from fairtrial.host.files import remove_tree
-from fairtrial.host.janitor import kill_strays_of
 from fairtrial.host.limits import probe_limits
-from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
+from fairtrial.host.lock import HOST_LOCK_PATH, StoppedWaitingError, acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.preflight import require_sandboxes
 from fairtrial.host.secret import hide_variable
@@ -59,9 +58,17 @@ from fairtrial.sweep.bench_inputs import (
 from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench
 from fairtrial.sweep.candidate import FROZEN, PROMOTION, Promoter, read_frozen
 from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
-from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows, pass_number, recover, say_waiting
+from fairtrial.sweep.loop_sweep import (
+    Begun,
+    SweepOptions,
+    final_rows,
+    pass_number,
+    recover,
+    say_waiting,
+    stopped_waiting,
+)
 from fairtrial.sweep.pause import ProviderWatch
-from fairtrial.sweep.scratch import SCRATCH_MODE, open_scratch, remove_earlier, scratch_base, scratch_of
+from fairtrial.sweep.scratch import SCRATCH_MODE, end_earlier, open_scratch, scratch_base, scratch_of
 from fairtrial.workspace.overlay import freeze_overlay
 
 __all__ = ["begin_bench", "require_fit", "resume_bench"]
@@ -219,28 +226,30 @@ def _run(
     n_workers: int,
     promoter: Promoter | None,
 ) -> Begun:
-    kill_strays_of(sweep.sweep)
     scratch = scratch_of(scratch_base(how.scratch), sweep.sweep, results.root)
-    remove_earlier(Path(str(sweep.document["scratch"])), now=scratch)
+    end_earlier(sweep.sweep, Path(str(sweep.document["scratch"])), now=scratch)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_requests())
         prepare_reserve(results)
         mode = SCRATCH_MODE if os.geteuid() == 0 else 0o700
-        stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces, mode=mode))
+        stack.enter_context(open_scratch(scratch, sweep.sweep, keep=how.keep_workspaces, mode=mode))
         frozen = None if options.candidate is None else read_frozen(results, options.candidate)
         inputs = open_inputs(options, BlobStore(scratch / BLOBS), commits=recorded_commits(sweep), frozen=frozen)
         require_unchanged(results, sweep, inputs)
         if inputs.candidate is not None and frozen is None:
             freeze_overlay(inputs.candidate.overlay, results.root / FROZEN)
         plan = inputs.plan
-        waited_ms = None
-        if options.metric == "duration_s":
-            wait = acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=say_waiting(how))
-            waited_ms = stack.enter_context(wait).waited_ms
         journal = stack.enter_context(Journal.open(results, sweep))
         if (repair := journal.repair) is not None:
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
             how.say(f"{results.results_jsonl}: {torn} is kept as {repair.kept}")
+        waited_ms = None
+        if options.metric == "duration_s":
+            try:
+                lock = acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=say_waiting(how), stop=stop)
+            except StoppedWaitingError:
+                return stopped_waiting(results, len(plan), stop)
+            waited_ms = stack.enter_context(lock).waited_ms
         gateway = _start_gateway(stack, inputs, scratch)
         provider = None if gateway is None else _watch_provider(gateway, results, how)
         this_pass = Pass(

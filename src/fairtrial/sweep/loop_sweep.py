@@ -13,11 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 from fairtrial import __version__
 from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.host.clock import rfc3339, stamp, utc_now
-from fairtrial.host.janitor import kill_strays_of
-from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
+from fairtrial.host.lock import HOST_LOCK_PATH, StoppedWaitingError, acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.namespace import probe_isolation
-from fairtrial.host.signals import stop_requests
+from fairtrial.host.signals import StopRequest, stop_requests
 from fairtrial.loop.rows import RowBuilder
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.model.loop import JsonObject, Variant
@@ -34,7 +33,7 @@ from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
 from fairtrial.sweep.execute import Due, Event, Lane, Pass, PlannedT, drive, due_attempts
 from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, move_programs, plan_loop
 from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
-from fairtrial.sweep.scratch import open_scratch, remove_earlier, scratch_base, scratch_of
+from fairtrial.sweep.scratch import end_earlier, open_scratch, scratch_base, scratch_of
 
 __all__ = [
     "SWEEP_KILLED",
@@ -48,6 +47,7 @@ __all__ = [
     "recover",
     "resume_loop",
     "say_waiting",
+    "stopped_waiting",
 ]
 
 ENVIRONMENT_VERSION: Final = "env/1"
@@ -199,18 +199,21 @@ def _run(
     plan: Sequence[PlannedTrial],
     how: SweepOptions,
 ) -> Begun:
-    kill_strays_of(sweep.sweep)
     scratch = scratch_of(scratch_base(how.scratch), sweep.sweep, results.root)
-    remove_earlier(Path(str(sweep.document["scratch"])), now=scratch)
+    end_earlier(sweep.sweep, Path(str(sweep.document["scratch"])), now=scratch)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_requests())
         prepare_reserve(results)
-        stack.enter_context(open_scratch(scratch, keep=how.keep_workspaces))
-        lock = stack.enter_context(acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=say_waiting(how)))
+        stack.enter_context(open_scratch(scratch, sweep.sweep, keep=how.keep_workspaces))
         journal = stack.enter_context(Journal.open(results, sweep))
         if (repair := journal.repair) is not None:
             torn = f"a torn tail of {repair.n_bytes} bytes ({repair.what})"
             how.say(f"{results.results_jsonl}: {torn} is kept as {repair.kept}")
+        try:
+            lock = acquire_lock(HOST_LOCK_PATH, wait_s=how.lock_wait_s, on_wait=say_waiting(how), stop=stop)
+        except StoppedWaitingError:
+            return stopped_waiting(results, len(plan), stop)
+        stack.enter_context(lock)
         this_pass = Pass(
             lane=LANE,
             results=results,
@@ -245,6 +248,12 @@ def _run(
         seal=digest,
         scratch=scratch if how.keep_workspaces else None,
     )
+
+
+def stopped_waiting(results: Results, n_planned: int, stop: StopRequest) -> Begun:
+    """What a pass left that was stopped before it could measure."""
+    release_reserve(results)
+    return Begun(results=results, n_planned=n_planned, stopped_by=stop.signal_number, seal=None, scratch=None)
 
 
 def say_waiting(how: SweepOptions) -> Callable[[str], None]:

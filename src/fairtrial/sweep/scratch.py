@@ -7,13 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from fairtrial.errors import HostError
+from fairtrial.errors import HostError, UsageError
 from fairtrial.host.files import remove_tree
+from fairtrial.host.janitor import kill_strays_of
+from fairtrial.host.lock import acquire_lock
 from fairtrial.host.machine import filesystem_of
 
-__all__ = ["SCRATCH_MODE", "open_scratch", "remove_earlier", "scratch_base", "scratch_of"]
+__all__ = ["SCRATCH_MODE", "end_earlier", "open_scratch", "scratch_base", "scratch_of"]
 
 PREFIX: Final = "ft-"
+OWNER: Final = "sweep"
+"""The file in a scratch directory that holds its sweep's id."""
 SCRATCH_MODE: Final = 0o711
 """When we are root, sandboxes run under other uids, which must be able to pass; nothing can be listed."""
 LONGEST_PATH: Final = 60
@@ -45,34 +49,66 @@ def scratch_of(base: Path, sweep: str, results: Path) -> Path:
     return base / f"{PREFIX}{name}"
 
 
-def remove_earlier(recorded: Path, *, now: Path) -> None:
-    """Remove what an earlier pass left in another place; only a directory that we named can be meant.
+def end_earlier(sweep: str, recorded: Path, *, now: Path) -> None:
+    """End what an earlier pass left running, and remove what it left in another place.
+
+    Args:
+        sweep: The sweep's id.
+        recorded: The scratch directory that `sweep.json` names; anybody may have written it, so that it is removed only
+            where it says itself that it is this sweep's.
+        now: The scratch directory of this pass.
 
     Raises:
-        HostError: It cannot be removed.
+        UsageError: The sweep is alive, and works for another directory: this one is a copy of it.
+        HostError: Something survives, or cannot be removed.
     """
-    if recorded == now or not recorded.name.startswith(PREFIX) or recorded.is_symlink() or not recorded.is_dir():
+    if recorded.is_symlink() or not recorded.is_dir() or _owner_of(recorded) != sweep:
+        kill_strays_of(sweep)
         return
     try:
-        remove_tree(recorded)
-    except OSError as problem:
-        raise HostError(f"scratch directory {recorded} of an earlier pass cannot be removed: {problem}") from problem
+        held = acquire_lock(recorded, wait_s=0.0)
+    except HostError as problem:
+        message = f"this is a copy of a directory whose sweep is alive: {problem}"
+        raise UsageError(message) from problem
+    with held:
+        kill_strays_of(sweep)
+        if recorded == now:
+            return  # it is made anew
+        try:
+            remove_tree(recorded)
+        except OSError as problem:
+            raise HostError(
+                f"scratch directory {recorded} of an earlier pass cannot be removed: {problem}"
+            ) from problem
 
 
 @contextmanager
-def open_scratch(path: Path, *, keep: bool, mode: int = 0o700) -> Generator[Path]:
-    """Make the scratch directory anew (an earlier pass may have died in it); remove it at the end unless it is kept."""
+def open_scratch(path: Path, sweep: str, *, keep: bool, mode: int = 0o700) -> Generator[Path]:
+    """Make the scratch directory anew (an earlier pass may have died in it); remove it at the end unless it is kept.
+
+    It says whose it is, and is locked while its sweep lives.
+    """
     try:
         if path.is_symlink() or path.exists():
             remove_tree(path)
         path.mkdir(mode=mode)
         path.chmod(mode)  # the umask took its part of the first one
+        (path / OWNER).write_text(sweep)
     except OSError as problem:
         raise HostError(
             f"scratch directory {path} cannot be made: {problem}; remove it or name another with --scratch"
         ) from problem
+    with acquire_lock(path, wait_s=0.0):
+        try:
+            yield path
+        finally:
+            if not keep:
+                remove_tree(path)
+
+
+def _owner_of(path: Path) -> str | None:
+    """The sweep that a scratch directory says it is for; None where it does not."""
     try:
-        yield path
-    finally:
-        if not keep:
-            remove_tree(path)
+        return (path / OWNER).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None

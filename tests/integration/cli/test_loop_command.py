@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -207,16 +208,41 @@ def test_a_sweep_that_will_not_wait_names_who_is_measuring(tmp_path: Path) -> No
     assert not [*out.glob("trials/*")]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_sweep_that_is_stopped_while_it_waits_ends_at_once_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    out, scratch = tmp_path / "r", tmp_path / "s"
+    scratch.mkdir()
+    words = ["loop", "--transport", "file", "--runs", "1", "--out", str(out), "--scratch", str(scratch)]
+    with acquire_lock(HOST_LOCK_PATH, wait_s=300, on_wait=lambda _: None):
+        waits = subprocess.Popen(
+            [sys.executable, "-m", "fairtrial", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        assert waits.stderr is not None
+        assert any("waiting up to" in line for line in iter(waits.stderr.readline, ""))
+        waits.send_signal(number)
+        _, said = waits.communicate(timeout=300)
+    assert waits.returncode == 128 + number, said
+    assert "stopped; go on with: " in said
+    assert list(scratch.iterdir()) == []
+    assert fairtrial("audit", out).returncode == 5, "sound, and not complete"
+
+
 def test_a_credential_variable_reaches_the_client_of_a_hosted_remote_and_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote, trace, out = tmp_path / "hosted.git", tmp_path / "trace", tmp_path / "r"
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(remote)], check=True)
+    hook = remote / "hooks" / "pre-receive"
+    hook.write_text('#!/bin/sh\necho "so you are $GIT_TRACE"\ncase $(cat) in *followup*) exit 1 ;; esac\n')
+    hook.chmod(0o755)
     monkeypatch.setenv("GIT_TRACE", str(trace))
     hosted = ["loop", "--transport", "hosted", "--remote-is-disposable", f"file://{remote}", "--runs", 1]
     done = fairtrial(*hosted, "--credential-env", "GIT_TRACE", "--out", out)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, "the server refuses one publication, so that its words are in a row"
     assert trace.exists()
+    assert any("so you are [redacted:secret]" in str(row.get("stderr")) for row in rows_of(out))
     assert str(trace).encode() not in b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
     monkeypatch.delenv("GIT_TRACE")
     unset = fairtrial(*hosted, "--credential-env", "GIT_TRACE", "--out", tmp_path / "u")
@@ -247,6 +273,11 @@ def test_resume_removes_the_scratch_of_an_earlier_pass_wherever_it_was(tmp_path:
     deadline = time.monotonic() + 200
     while not list(out.glob("trials/*/*/intent.json")) and time.monotonic() < deadline:
         time.sleep(0.01)
+    live.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
+    copied = fairtrial("resume", shutil.copytree(out, tmp_path / "copy"))
+    assert copied.returncode == 2, copied.stderr
+    assert f"this is a copy of a directory whose sweep is alive: {first}" in copied.stderr
+    assert live.poll() is None
     live.kill()
     live.wait(60)
     assert list(first.iterdir()) != []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.errors import HostError
-from fairtrial.host.slot import choose_slot_id, open_slot, parse_id_map, probe_slot, slot_argv
+from fairtrial.host.slot import choose_slot_id, open_slot, parse_id_map, slot_argv
 
 Eventually = Callable[[Callable[[], bool]], None]
 
@@ -39,8 +39,6 @@ def inside(script, **changes):
 @pytest.fixture
 def worker(public_path: Path, clone: Path) -> Callable[[str], dict[str, object]]:
     """Run a worker's script in a slot and return what it said."""
-    if refused := probe_slot(dict(os.environ)):
-        pytest.skip(f"no slot here: {refused}")
 
     def run(script: str) -> dict[str, object]:
         argv = slot_argv([sys.executable, "-c", WORKER + script, str(public_path)], 3)
@@ -53,6 +51,7 @@ def worker(public_path: Path, clone: Path) -> Callable[[str], dict[str, object]]
     return run
 
 
+@pytest.mark.needs("slot")
 def test_a_worker_is_the_first_process_of_its_namespace_under_our_uid(
     worker: Callable[[str], dict[str, object]],
 ) -> None:
@@ -64,6 +63,7 @@ def test_a_worker_is_the_first_process_of_its_namespace_under_our_uid(
     assert (facts["slot"] == os.getuid()) is (os.getuid() != 0)
 
 
+@pytest.mark.needs("slot")
 def test_programs_of_the_slot_have_no_capability_and_no_other_group(worker: Callable[[str], dict[str, object]]) -> None:
     facts = worker(
         "import subprocess\n"
@@ -76,7 +76,7 @@ def test_programs_of_the_slot_have_no_capability_and_no_other_group(worker: Call
     assert set(facts["uid"]) == {facts["slot"]}  # type: ignore[call-overload]
 
 
-@pytest.mark.needs("bwrap")
+@pytest.mark.needs("bwrap", "slot")
 def test_a_toolchain_below_a_closed_directory_is_reached(
     worker: Callable[[str], dict[str, object]], public_path: Path
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_toolchain_below_a_closed_directory_is_reached(
     assert facts == {"out": "hello\n", "left": 0}
 
 
-@pytest.mark.needs("bwrap")
+@pytest.mark.needs("bwrap", "slot")
 def test_a_sandbox_starts_whatever_numbers_processes_have_outside(worker: Callable[[str], dict[str, object]]) -> None:
     # Bubblewrap looks its child up in /proc: with another namespace's /proc there it found a stranger, or nobody.
     facts = worker(
@@ -104,12 +104,10 @@ def test_a_sandbox_starts_whatever_numbers_processes_have_outside(worker: Callab
     assert facts["states"] == ["exited"] * 5
 
 
-@pytest.mark.needs("bwrap")
+@pytest.mark.needs("bwrap", "slot")
 def test_a_worker_that_is_killed_takes_its_sandbox_with_it(
     public_path: Path, clone: Path, eventually: Eventually
 ) -> None:
-    if refused := probe_slot(dict(os.environ)):
-        pytest.skip(f"no slot here: {refused}")
     mark = f"sleep 98.{os.getpid()}"
     script = WORKER + f"inside('{mark} & setsid {mark} & wait')"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -132,9 +130,8 @@ def read(path: Path) -> bytes:
         return b""
 
 
+@pytest.mark.needs("slot")
 def test_an_exit_code_comes_back_through_the_launcher() -> None:
-    if refused := probe_slot(dict(os.environ)):
-        pytest.skip(f"no slot here: {refused}")
     assert subprocess.run(slot_argv(["/bin/sh", "-c", "exit 7"], 0), check=False).returncode == 7
 
 

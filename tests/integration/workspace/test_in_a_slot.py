@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial.host.slot import Slot, probe_slot, slot_argv
+from fairtrial.host.slot import Slot, slot_argv
 from fairtrial.workspace.change import read_change
 from fairtrial.workspace.layers import Base, Room, Storage, open_layer
 from fairtrial.workspace.template import make_template, resolve_commit
@@ -15,9 +15,8 @@ from fairtrial.workspace.template import make_template, resolve_commit
 pytestmark = [pytest.mark.needs("git"), pytest.mark.timeout(600)]
 
 
+@pytest.mark.needs("slot")
 def test_what_holds_for_copies_holds_for_overlays(clone: Path) -> None:
-    if refused := probe_slot(dict(os.environ)):
-        pytest.skip(f"no slot here: {refused}")
     options = ["-q", "-n0", "-p", "no:randomly", "-o", "cache_dir=.cache/pytest-slot"]
     argv = slot_argv([sys.executable, "-m", "pytest", *options, "tests/unit/workspace/test_change.py"], 7)
     done = subprocess.run(argv, cwd=clone, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -1,6 +1,7 @@
 import fcntl
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 
 from fairtrial.errors import HostError
 from fairtrial.host import lock
-from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
+from fairtrial.host.lock import HOST_LOCK_PATH, StoppedWaitingError, acquire_lock
 from fairtrial.host.running import Plumbing, Running, start
+from fairtrial.host.signals import stop_requests
 
 Env = dict[str, str]
 HOLDER = """
@@ -117,6 +119,17 @@ def test_an_interrupted_wait_leaks_no_descriptor(lockable: Path, env: Env, open_
         before = open_fds()
         with pytest.raises(KeyboardInterrupt):
             acquire_lock(lockable, wait_s=10, on_wait=interrupt)
+        assert open_fds() == before
+
+
+def test_a_wait_ends_when_the_program_is_asked_to_stop(
+    lockable: Path, env: Env, open_fds: Callable[[], set[str]]
+) -> None:
+    with hold(lockable, env), stop_requests() as stop:
+        before = open_fds()
+        with pytest.raises(StoppedWaitingError):
+            acquire_lock(lockable, wait_s=600, on_wait=lambda _: signal.raise_signal(signal.SIGTERM), stop=stop)
+        assert stop.signal_number == signal.SIGTERM
         assert open_fds() == before
 
 

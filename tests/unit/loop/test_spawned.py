@@ -42,6 +42,13 @@ def test_nothing_of_it_stays_in_the_workspace(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["w"]
 
 
+def test_of_much_output_everything_is_counted_and_the_end_is_kept(tmp_path: Path) -> None:
+    much = "head -c 999999 /dev/zero | tr '\\0' a; printf 'b\\303\\251'"
+    said = run_until_killed(step(much, tmp_path), ENVIRONMENT, lambda: False).stdout
+    assert (said.n_bytes, said.n_characters, said.tail_truncated) == (1_000_002, 1_000_001, True)
+    assert said.tail == b"a" * (64 * 1024 - 3) + "bé".encode()
+
+
 def test_a_program_that_is_not_there_ends_by_itself(tmp_path: Path) -> None:
     missing = Step(argv=("/nonexistent/program",), cwd=tmp_path)
     assert run_until_killed(missing, ENVIRONMENT, lambda: False).returncode == 127
