@@ -11,7 +11,7 @@ from typing import Final
 
 from fairtrial.errors import HostError, UsageError
 
-__all__ = ["GROUPS", "Plugin", "load_plugin", "plugin_names"]
+__all__ = ["GROUPS", "Plugin", "load_plugin", "name_of", "plugin_names"]
 
 GROUPS: Final = ("fairtrial.agents", "fairtrial.contexts", "fairtrial.subjects", "fairtrial.engines")
 
@@ -39,6 +39,12 @@ class Plugin:
 def plugin_names(group: str) -> tuple[str, ...]:
     """Names declared in a group, sorted; nothing is imported."""
     return tuple(sorted({point.name for point in entry_points(group=group)}))
+
+
+def name_of(group: str, target: type) -> str:
+    """The name that people know a class of a group by; its own where no distribution declares it."""
+    value = f"{target.__module__}:{target.__qualname__}"
+    return next((point.name for point in entry_points(group=group) if point.value == value), target.__qualname__)
 
 
 def load_plugin(group: str, name: str) -> Plugin:

@@ -1,8 +1,13 @@
 """`isolation: process`: the candidate runs in another sandbox than the oracle; what it does there proves nothing."""
 
+import os
+import secrets
+import signal
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -138,6 +143,41 @@ def test_a_candidate_that_never_ends_fails_in_time(judge_tool: Judge) -> None:
 def test_a_candidate_that_leaves_a_process_behind_keeps_nobody_waiting(judge_tool: Judge) -> None:
     verdict = judge_tool("import subprocess\nsubprocess.Popen(['setsid', 'sleep', '1000'])\n" + SOLVED)
     assert verdict.passed, verdict
+
+
+@pytest.mark.root
+def test_the_candidate_runs_under_another_uid_than_the_oracle(judge: Judge) -> None:
+    mark = secrets.randbelow(10**9)
+    hidden, tried = f"98.{mark}", f"97.{mark}"
+    command = f'sleep {hidden} & "$FAIRTRIAL_CANDIDATE" sleep {tried}; kill %1; {PROVE}'
+    oracle = replace(judge.oracle(command, {"a.sh": ""}), isolation=Isolation.PROCESS)
+    with ThreadPoolExecutor(1) as judging:
+        verdict = judging.submit(judge, oracle, judge.tree(BASE, {}))
+        while not verdict.done() and not (uids_of(hidden) and uids_of(tried)):
+            wait([verdict], timeout=0.05)
+        seen = uids_of(hidden), uids_of(tried)
+        for pid in pids_of(tried):
+            os.kill(pid, signal.SIGTERM)
+    assert verdict.result().passed, verdict.result()
+    assert judge.slot.judge is not None
+    assert seen == ({judge.slot.judge.uid}, {judge.slot.uid})
+    assert 0 not in seen[0] | seen[1]
+
+
+def pids_of(seconds: str) -> list[int]:
+    """Processes that sleep for so long."""
+    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if is_sleep(path, seconds)]
+
+
+def is_sleep(path: Path, seconds: str) -> bool:
+    try:
+        return path.read_bytes() == f"sleep\0{seconds}\0".encode()
+    except OSError:
+        return False
+
+
+def uids_of(seconds: str) -> set[int]:
+    return {Path(f"/proc/{pid}").stat().st_uid for pid in pids_of(seconds)}
 
 
 def test_files_cannot_be_put_over_a_tree_that_is_elsewhere(judge: Judge) -> None:

@@ -3,12 +3,16 @@
 import io
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from fairtrial.host.limits import Enforcement
+from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot
-from fairtrial.model.sandbox import Capture, Limit, Limits, SandboxResult, SandboxState
+from fairtrial.model.sandbox import Capture, Limit, Limits, SandboxResult, SandboxSpec, SandboxState
 
 pytestmark = pytest.mark.needs("bwrap")
 
@@ -129,6 +133,34 @@ def test_memory_is_summed_over_processes(inside: RunInside) -> None:
     result = inside(script, limits=Limits(wall_s=60, memory_bytes=200 << 20))
     # Where the kernel ends one process for it, the others go on until we have seen that.
     assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.MEMORY)
+
+
+SHARED: Final = """
+import os, time
+held = bytearray(b"x" * (120 << 20))
+is_child = any(os.fork() == 0 for _ in range(4))
+time.sleep(1)
+for _ in range(0 if is_child else 4):
+    os.wait()
+"""
+"""Five processes that share most of what each has: 600 MiB resident, 120 in use."""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("limit_mib", "reached"), [(90, Limit.MEMORY), (300, None)])
+def test_memory_is_watched_as_it_is_used_where_no_group_can_be_made(
+    slot: Slot, enforcement_of: Callable[[Slot], Enforcement], limit_mib: int, reached: Limit | None
+) -> None:
+    """What a normal user has in every test above, and root only where there are no memory groups."""
+    spec = SandboxSpec(
+        argv=("/usr/bin/python3", "-I", "-S", "-c", SHARED),
+        env={},
+        cwd="/",
+        limits=Limits(wall_s=60, memory_bytes=limit_mib << 20),
+    )
+    result = run_sandbox(spec, slot=slot, enforcement=replace(enforcement_of(slot), memory_groups=None))
+    assert (result.limit, result.ok) == (reached, reached is None)
+    assert result.peak_memory_bytes is not None
 
 
 def test_cpu_seconds_are_summed_over_processes_dead_ones_too(inside: RunInside) -> None:

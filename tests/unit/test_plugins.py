@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial.plugins import load_plugin, plugin_names
+from fairtrial.agents.bash_agent import BashAgent
+from fairtrial.plugins import load_plugin, name_of, plugin_names
 
 SOURCES = {
     "acme/__init__.py": "",
@@ -68,3 +69,11 @@ def test_what_was_loaded_before_changes_no_digest() -> None:
     again = {name: load_plugin("fairtrial.subjects", name).file_sha256 for name in reversed(first)}
     assert again == first
     assert len(set(first.values())) == len(first)
+
+
+def test_a_class_is_named_as_people_ask_for_it(site: Path) -> None:
+    assert site.is_dir()
+    forget()
+    assert name_of("fairtrial.subjects", load_plugin("fairtrial.subjects", "acme").target) == "acme"
+    assert name_of("fairtrial.agents", BashAgent) == "bash-agent"
+    assert name_of("fairtrial.agents", type("Mine", (BashAgent,), {})) == "Mine", "nobody declares it"

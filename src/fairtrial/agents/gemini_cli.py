@@ -6,6 +6,7 @@ request ten times from five seconds on unless told otherwise; its exit code afte
 modulo 256 (500 gives 244); the `stats` of its last event count the main loop and its subagents by model.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
@@ -20,6 +21,7 @@ from fairtrial.agents.sessions import (
     skill_files,
     withheld_names,
 )
+from fairtrial.errors import UsageError
 from fairtrial.model.agent import (
     AGENT_ROOT,
     AgentProbe,
@@ -38,6 +40,10 @@ __all__ = ["GeminiCli"]
 NODE: Final = "/opt/node"
 TRIES: Final = 3
 SUCCESS: Final = "success"
+BY_BUDGET: Final = re.compile(r"gemini-[12]\b")
+"""Generations that think for a number of tokens."""
+EVERY_CHAT: Final = "chat-base"
+"""What the settings of every model begin with; by the name that it was asked for it would not know a renamed one."""
 
 
 class GeminiCli:
@@ -57,7 +63,7 @@ class GeminiCli:
         Tool.SUBAGENT: ToolControl(names=("invoke_agent",)),
         Tool.WEB: ToolControl(names=("web_fetch", "google_web_search")),
     }
-    efforts: ClassVar[tuple[str, ...]] = ()
+    efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
     speaks_mcp: ClassVar[bool] = True
 
     def probe(self) -> AgentProbe:
@@ -104,6 +110,7 @@ class GeminiCli:
             "telemetry": {"enabled": False},
             "ide": {"enabled": False},
             "tools": {"exclude": list(withheld_names(self, request)), "sandbox": False},
+            **_thinking(request),
             "mcpServers": {
                 server.name: {
                     "command": server.argv[0],
@@ -163,6 +170,23 @@ class GeminiCli:
             session_id=session_id,
             final_text="".join(said) or None,
         )
+
+
+def _thinking(request: SessionRequest) -> dict[str, object]:
+    """The effort, for whatever of the session speaks to the model.
+
+    Raises:
+        UsageError: The model is of a generation that takes a number of tokens instead, and no request with both.
+    """
+    if request.effort is None:
+        return {}
+    if BY_BUDGET.match(request.model):
+        raise UsageError(
+            f"GeminiCli takes an effort from Gemini 3 on, and the model is {request.model}; leave 'effort' out"
+        )
+    thinking = {"thinkingConfig": {"thinkingLevel": request.effort.upper()}}
+    override = {"match": {"model": EVERY_CHAT}, "modelConfig": {"generateContentConfig": thinking}}
+    return {"modelConfigs": {"overrides": [override]}}
 
 
 def _claimed_usage(stats: object) -> TokenUsage:

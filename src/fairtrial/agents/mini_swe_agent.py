@@ -57,7 +57,7 @@ class MiniSweAgent:
         Tool.SUBAGENT: ToolControl(),
         Tool.WEB: ToolControl(),
     }
-    efforts: ClassVar[tuple[str, ...]] = ()
+    efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high", "xhigh")
     speaks_mcp: ClassVar[bool] = False
 
     def probe(self) -> AgentProbe:
@@ -166,9 +166,16 @@ def _config(request: SessionRequest) -> dict[str, object]:
         "agent": {"cost_limit": 0.0},  # budgets are the gateway's
         "model": {
             "model_name": f"openai/{request.model}",
-            "model_kwargs": {"api_base": f"{request.endpoint}/v1", "max_retries": 0},
+            "model_kwargs": {"api_base": f"{request.endpoint}/v1", "max_retries": 0, **_effort(request)},
         },
     }
+
+
+def _effort(request: SessionRequest) -> dict[str, object]:
+    """The effort as litellm takes it, also for models of which it does not know that they do."""
+    if request.effort is None:
+        return {}
+    return {"reasoning_effort": request.effort, "allowed_openai_params": ["reasoning_effort"]}
 
 
 def _prompt(request: SessionRequest) -> str:

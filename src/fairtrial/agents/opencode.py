@@ -60,7 +60,7 @@ class OpenCode:
         Tool.SUBAGENT: ToolControl(names=("task",)),
         Tool.WEB: ToolControl(names=("webfetch", "websearch")),
     }
-    efforts: ClassVar[tuple[str, ...]] = ()
+    efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high", "xhigh")
     speaks_mcp: ClassVar[bool] = True
 
     def probe(self) -> AgentProbe:
@@ -111,6 +111,7 @@ class OpenCode:
                         request.model: {
                             "name": request.model,
                             "limit": {"context": CONTEXT_TOKENS, "output": OUTPUT_TOKENS},
+                            **({} if request.effort is None else {"options": {"reasoningEffort": request.effort}}),
                         }
                     },
                 }

@@ -7,6 +7,7 @@ from typing import Final
 from fairtrial.errors import UsageError
 from fairtrial.model.agent import Installation, SessionRequest, SkillProof, Tool
 from fairtrial.model.sandbox import Access, File, Tmpfs
+from fairtrial.plugins import name_of
 from fairtrial.protocols import Agent
 
 __all__ = [
@@ -65,7 +66,7 @@ def refuse_impossible(agent: Agent, request: SessionRequest, *, takes_plugins: b
     Raises:
         UsageError: It cannot withhold a tool, use skills, speak MCP, load plugins or take the effort.
     """
-    name = type(agent).__name__
+    name = name_of("fairtrial.agents", type(agent))
     for tool in sorted(withheld_tools(request)):
         control = agent.tools.get(tool)
         if control is not None and control.names and control.obstacle is not None:

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, cast
 from pydantic import TypeAdapter
 
 from fairtrial.bench.blobs import framed_digest
-from fairtrial.errors import HostError, IntegrityError
+from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.host.files import remove_tree, write_durably
 from fairtrial.host.limits import Enforcement, Space
 from fairtrial.host.lock import acquire_lock
@@ -44,6 +44,7 @@ __all__ = [
     "context_sandbox",
     "find_context",
     "markers_of",
+    "refuse_brought",
     "require_free",
     "withhold",
 ]
@@ -153,6 +154,22 @@ def find_context(name: str) -> FoundContext:
     if probe.installation is None:
         raise HostError(f"context {name}: {probe.missing}")
     return FoundContext(name=name, context=context, plugin=plugin, probe=probe)
+
+
+def refuse_brought(name: str, settings: Sequence[str], tasks: Sequence[Task]) -> None:
+    """Refuse what a task would put into every arm's tree of a context: its own settings, or an index made elsewhere.
+
+    Raises:
+        UsageError: A copy or a dependency comes from or goes to one of the context's own names.
+    """
+    for task in tasks:
+        for asset in (*task.copies, *task.dependencies):
+            for path in (asset.source, asset.target):
+                if own := sorted({*settings} & {*path.split("/")}):
+                    raise UsageError(
+                        f"task {task.id}: {path} is put into the tree, and {own[0]!r} belongs to the context {name},"
+                        " which every trial gets from the sweep; leave it out of the task"
+                    )
 
 
 def markers_of(task: Task) -> tuple[str, ...]:

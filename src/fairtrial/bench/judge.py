@@ -28,7 +28,7 @@ from fairtrial.judging.values import (
 )
 from fairtrial.model.bench import Into, Task
 from fairtrial.store.redact import Redactor
-from fairtrial.workspace.change import MOST_BYTES, Change, Kind, apply_change
+from fairtrial.workspace.change import MOST_BYTES, Change, Entry, Kind, apply_change
 from fairtrial.workspace.layers import Layer, open_layer
 from fairtrial.workspace.tree import Tree
 
@@ -136,20 +136,19 @@ def judged_tree(node: Node, task: Task, prepared: Prepared, change: Change) -> G
 
 def _changed_paths(change: Change, layer: Layer) -> tuple[ChangedPath, ...]:
     before = Tree(layer.before)
-    return tuple(
-        ChangedPath(
-            path=entry.path,
-            before=_content(before, entry.path) if entry.existed else None,
-            after=None if entry.kind is Kind.GONE else entry.content,
-            is_link=entry.kind is Kind.LINK,
-        )
-        for entry in change.entries
+    return tuple(_changed_path(entry, before) for entry in change.entries)
+
+
+def _changed_path(entry: Entry, before: Tree) -> ChangedPath:
+    mode = (before.mode(entry.path) if entry.existed else None) or 0
+    return ChangedPath(
+        path=entry.path,
+        before=before.read_file(entry.path, MOST_BYTES) if stat.S_ISREG(mode) else None,
+        after=None if entry.kind is Kind.GONE else entry.content,
+        is_link=entry.kind is Kind.LINK,
+        before_link=before.read_link(entry.path) if stat.S_ISLNK(mode) else None,
+        was_executable=stat.S_ISREG(mode) and bool(mode & stat.S_IXUSR),
     )
-
-
-def _content(tree: Tree, path: bytes) -> bytes | None:
-    mode = tree.mode(path)
-    return tree.read_file(path, MOST_BYTES) if mode is not None and stat.S_ISREG(mode) else None
 
 
 def _oracle_spec(node: Node, task: Task) -> OracleSpec:

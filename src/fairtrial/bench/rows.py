@@ -29,6 +29,7 @@ from fairtrial.store.strict_json import encode_object
 
 __all__ = [
     "Row",
+    "broken_row",
     "context_fields",
     "context_flags",
     "identity_of",
@@ -145,6 +146,13 @@ def void_row(spec: BenchSpec, kind: str, detail: str) -> Row:
     }
 
 
+def broken_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
+    """The row of an attempt that could not go on for a fault of ours: what it had spent by then is not forgotten."""
+    if any(directory.glob("wire-*.jsonl")):
+        return lost_row(spec, kind, detail, directory)
+    return void_row(spec, kind, detail)
+
+
 def short_row(spec: BenchSpec, row: Row, detail: str) -> Row:
     """A row that is too long to be kept, without what is long in it: a failure, since the session made it so.
 
@@ -162,7 +170,7 @@ def short_row(spec: BenchSpec, row: Row, detail: str) -> Row:
 
 
 def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
-    """The row of an attempt whose worker died: void, with what its wire logs say was spent, as a lower bound."""
+    """The row of an attempt that was broken off: void, with what its wire logs say was spent, as a lower bound."""
     row = void_row(spec, kind, detail)
     rows: list[WireRow] = []
     logs = sorted(directory.glob("wire-*.jsonl")) if directory.is_dir() else []
@@ -192,7 +200,7 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
         "cost_source": "wire",
         "usage_is_lower_bound": True,
         "wire": {"requests": len(calls), "complete": False},
-        "unmeasured_reason": "the wire logs hold what was seen until the worker died",
+        "unmeasured_reason": "the wire logs hold what was seen until the attempt was broken off",
     }
 
 

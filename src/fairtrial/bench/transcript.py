@@ -20,8 +20,11 @@ LONGEST_TEXT_BYTES: Final = 64 << 10
 MOST_LINES: Final = 1_000_000
 """An agent's events are fewer; half a gigabyte of empty lines would keep us for minutes."""
 HEAD_LINES: Final = 100_000
-HEAD_BYTES: Final = 32 << 20
+MOST_BYTES: Final = 8 << 20
+"""What a transcript may take of the results' disk."""
 TAIL_BYTES: Final = 64 << 10
+HEAD_BYTES: Final = MOST_BYTES - 20 * TAIL_BYTES
+"""Of what is written: a byte of the tail may take sixteen (a line end becomes an object), and the note a few."""
 TRANSCRIPT_SOURCE: Final = "parent-captured-stream-json"
 """Where every transcript comes from: a stream that we held, never a file that the agent could write."""
 
@@ -47,8 +50,9 @@ def lines_of(source: BinaryIO) -> Iterator[bytes]:
 def write_transcript(raw: Path, path: Path, redactor: Redactor) -> Transcript:
     """Keep what was printed: events re-serialised with sorted keys, anything else as text; all of it redacted.
 
-    What was left out between head and tail, and of a text that is no event, is counted as `omitted_bytes`: a flood
-    would otherwise fill the results' disk, several times over since a byte that is no text takes six to write.
+    It takes at most `MOST_BYTES`. What was left out between head and tail, and of a text that is no event or of an
+    event that alone is longer than a head, is counted as `omitted_bytes`: a flood would otherwise fill the results'
+    disk, several times over since a byte that is no text takes five to write.
 
     Nobody but its owner may read it: of all files of an attempt it alone holds what a model and its tools said freely,
     and redaction is a guess. On return it is durable.
@@ -58,13 +62,15 @@ def write_transcript(raw: Path, path: Path, redactor: Redactor) -> Transcript:
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as target, raw.open("rb") as source:
-        n_bytes = 0
+        n_read = n_written = 0
         for line in islice(lines_of(source), HEAD_LINES):
-            target.write(_redacted(line, redactor) + b"\n")
-            n_bytes += len(line)
-            if n_bytes > HEAD_BYTES:
+            kept = _redacted(line, redactor) + b"\n"
+            n_written += len(kept)
+            if n_written > HEAD_BYTES:
                 break
-        if n_omitted := _skip(source, n_bytes):
+            target.write(kept)
+            n_read += len(line)
+        if n_omitted := _skip(source, n_read):
             target.write(_serialised({"omitted_bytes": n_omitted}) + b"\n")
         for line in lines_of(source):
             target.write(_redacted(line, redactor) + b"\n")
@@ -90,6 +96,8 @@ def _redacted(line: bytes, redactor: Redactor) -> bytes:
     could believe such an object, so it is kept as text.
     """
     event = _event(line, redactor)
+    if len(event) >= HEAD_BYTES:
+        event = _text(line)
     redacted = redactor.redact(event)
     if redacted != event:
         try:
@@ -108,6 +116,10 @@ def _event(line: bytes, redactor: Redactor) -> bytes:
         event = cast("dict[str, object]", value)
         redactor.redact_members(event)
         return _serialised(event)
+    return _text(line)
+
+
+def _text(line: bytes) -> bytes:
     kept = line[:LONGEST_TEXT_BYTES]
     text: dict[str, object] = {"unparsed": kept.decode("utf-8", "backslashreplace").rstrip("\n")}
     return _serialised(text if len(kept) == len(line) else text | {"omitted_bytes": len(line) - len(kept)})

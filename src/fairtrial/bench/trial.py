@@ -29,12 +29,12 @@ from fairtrial.bench.review import (
 )
 from fairtrial.bench.rows import (
     Row,
+    broken_row,
     context_fields,
     context_flags,
     identity_of,
     integrity_flags,
     session_fields,
-    void_row,
 )
 from fairtrial.bench.session import Session, SessionOrder, run_session
 from fairtrial.bench.verdict import Ended, end_of_judgement, end_of_review, end_of_session, evidence_kind
@@ -121,11 +121,11 @@ def run_bench_trial(node: Node, spec: BenchSpec, directory: Path) -> Row:
         agent = node.agent(spec.bench.arm.agent)
         return _run(node, spec, directory, prepared, agent)
     except GatewayGoneError as problem:
-        return void_row(spec, EndingKind.SESSION_ERROR, str(problem))
+        return broken_row(spec, EndingKind.SESSION_ERROR, str(problem), directory)
     except BlobLostError as problem:
-        return void_row(spec, EndingKind.INFRA_ERROR, str(problem))
+        return broken_row(spec, EndingKind.INFRA_ERROR, str(problem), directory)
     except (FairtrialError, OSError) as problem:
-        return void_row(spec, EndingKind.INFRA_ERROR, str(problem))
+        return broken_row(spec, EndingKind.INFRA_ERROR, str(problem), directory)
 
 
 def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent: FoundAgent) -> Row:

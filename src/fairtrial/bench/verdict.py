@@ -8,6 +8,7 @@ from fairtrial.bench.judge import Judgement
 from fairtrial.bench.review import JudgedReview, Left
 from fairtrial.bench.session import Session
 from fairtrial.evidence.endings import EndingKind
+from fairtrial.gateway.totals import provider_fault
 from fairtrial.judging.values import CheckVerdict
 from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
 
@@ -51,7 +52,11 @@ def end_of_session(session: Session) -> Ended | None:
     if closed is not None and closed.internal_error is not None:
         return Ended(kind=EndingKind.SESSION_ERROR, detail=f"the gateway failed: {closed.internal_error}")
     how = _end_of_process(session)
-    if how is not None and closed is not None and closed.provider_fault is not None:
+    if (
+        closed is not None
+        and closed.provider_fault is not None
+        and (how is not None or _took_a_fault_for_the_end(session))
+    ):
         return Ended(kind=EndingKind.SESSION_ERROR, detail=f"the provider failed: {closed.provider_fault}")
     if closed is not None and closed.budget_exhausted is not None:
         return Ended(
@@ -86,6 +91,14 @@ def end_of_review(judged: JudgedReview, left: Left, authored: CheckVerdict) -> E
         f" and the verdict {score.verdict} is {'right' if score.verdict_correct else 'wrong'}"
     )
     return Ended(kind=EndingKind.ORACLE_FAILED, detail=detail)
+
+
+def _took_a_fault_for_the_end(session: Session) -> bool:
+    """The main loop's last reply is one that the provider broke: gemini-cli ends on it and says that all went well.
+
+    A side call, which offers no tools, may fail behind the main loop's end; that is no fault of the session.
+    """
+    return provider_fault(row for row in session.rows if row.n_tools) is not None
 
 
 def _end_of_process(session: Session) -> Ended | None:

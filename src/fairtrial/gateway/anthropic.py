@@ -142,7 +142,7 @@ def _read_turns(messages: list[object]) -> tuple[Turn, ...]:
         if (found := as_object(message)) is None:
             continue
         role = Role.ASSISTANT if found.get("role") == "assistant" else Role.USER
-        blocks = list(objects_in(found, "content"))
+        blocks = objects_in(found, "content")
         builder.add(
             role,
             joined_text(found.get("content"), "text"),

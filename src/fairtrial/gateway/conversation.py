@@ -29,7 +29,9 @@ class ConversationBuilder:
         tool_results: Sequence[ToolResult] = (),
     ) -> None:
         """Append one message."""
-        self._names.update((call.id, call.name) for call in tool_calls if call.id is not None)
+        for call in tool_calls:
+            if call.id is not None:
+                self._names[call.id] = call.name
         results = [
             replace(each, name=self._names.get(each.call_id or "")) if each.name is None else each
             for each in tool_results

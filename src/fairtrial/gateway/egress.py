@@ -10,7 +10,7 @@ A client header that switches a beta on is let through: a beta opens fields of t
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, cast
 
 from fairtrial.gateway.dialect import Dialect, JsonObject, Refusal, Route
@@ -117,6 +117,7 @@ def _shown(name: object) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
+@lru_cache(maxsize=64)  # a session names the same few again and again
 def fetching_model(model: str) -> bool:
     """Whether a model is one that searches the web by itself, as its name tells."""
     return _FETCHING_MODEL.search(model) is not None

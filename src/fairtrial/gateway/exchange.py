@@ -24,6 +24,7 @@ from fairtrial.wire.upstream import UpstreamBrokenError
 __all__ = ["Exchange"]
 
 _MAX_ERROR_BYTES: Final = 1 << 20
+_SMALL_BYTES: Final = 32 * 1024
 _MAX_INPUT_CHARACTERS: Final = 2000
 _MAX_NAME_CHARACTERS: Final = 500
 
@@ -240,7 +241,8 @@ class Exchange:
             models = ", ".join(trial.opening.models)
             raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
         # After every refusal of what it asks: a body costs a session nothing, and looking through it costs every other.
-        row.markers = await spool.words_in(trial.opening.markers)
+        if trial.opening.markers:
+            row.markers = await spool.words_in(trial.opening.markers)
         changed = dialect.with_usage_reported(body) if trial.opening.include_usage else None
         if changed is not None:
             row.usage_was_asked_for = True
@@ -250,7 +252,8 @@ class Exchange:
                 spool.replace(rendered)
             else:
                 spool.replace_large(outline.restored(rendered, spool))
-        return call if is_read else replace(call, system="", turns=())
+        # A large conversation is not held while its reply is waited for; a small one is not worth a copy without it.
+        return call if is_read or spool.n_bytes <= _SMALL_BYTES else replace(call, system="", turns=())
 
     async def _pass_on(self, outgoing: Outgoing, rule: PlannedFault | None) -> None:
         """Wait until the provider may be asked, ask, and give the place back.

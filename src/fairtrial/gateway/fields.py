@@ -1,6 +1,6 @@
 """Members of JSON objects that somebody else wrote: what is not of the wanted type is not there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, cast
 
 from pydantic_core import from_json, to_json
@@ -44,9 +44,9 @@ def list_in(source: Mapping[str, object], name: str) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
-def objects_in(source: Mapping[str, object], name: str) -> Iterator[JsonObject]:
+def objects_in(source: Mapping[str, object], name: str) -> list[JsonObject]:
     """The objects in the list of that name."""
-    return (each for value in list_in(source, name) if (each := as_object(value)) is not None)
+    return [cast("JsonObject", value) for value in list_in(source, name) if isinstance(value, dict)]
 
 
 def text_in(source: Mapping[str, object], name: str) -> str | None:
@@ -68,7 +68,7 @@ def joined_text(value: object, *kinds: str) -> str:
     if isinstance(value, str):
         return value
     parts = cast("list[object]", value) if isinstance(value, list) else []
-    objects = [each for part in parts if (each := as_object(part)) is not None]
+    objects = [cast("JsonObject", part) for part in parts if isinstance(part, dict)]
     texts = [text_in(part, "text") for part in objects if part.get("type") in kinds]
     return "\n".join(text for text in texts if text)
 

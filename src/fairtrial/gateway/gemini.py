@@ -151,7 +151,7 @@ def _read_turns(contents: list[object]) -> tuple[Turn, ...]:
     for content in contents:
         if (found := as_object(content)) is None:
             continue
-        parts = list(objects_in(found, "parts"))
+        parts = objects_in(found, "parts")
         builder.add(
             Role.ASSISTANT if found.get("role") == "model" else Role.USER,
             _text_of(found),

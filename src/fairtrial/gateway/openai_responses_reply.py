@@ -223,7 +223,7 @@ def _item_events(index: int, item: JsonObject, n_characters: int) -> list[JsonOb
         case "message":
             begun["content"] = []
             part: JsonObject = {"type": "output_text", "text": "", "annotations": []}
-            text = str(next(objects_in(item, "content"))["text"])
+            text = str(objects_in(item, "content")[0]["text"])
             place["content_index"] = 0
             inner: list[JsonObject] = [{"type": "response.content_part.added", **place, "part": part}]
             inner.extend(
@@ -234,7 +234,7 @@ def _item_events(index: int, item: JsonObject, n_characters: int) -> list[JsonOb
             inner.append({"type": "response.content_part.done", **place, "part": {**part, "text": text}})
         case "reasoning":
             begun["summary"] = []
-            text = str(next(objects_in(item, "summary"))["text"])
+            text = str(objects_in(item, "summary")[0]["text"])
             place["summary_index"] = 0
             part = {"type": "summary_text", "text": ""}
             inner = [{"type": "response.reasoning_summary_part.added", **place, "part": part}]

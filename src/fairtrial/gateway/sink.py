@@ -70,11 +70,12 @@ class Sink:
         if self._left is not None and len(data) > self._left:
             await self._incoming.send(data[: self._left])
             self._silent = True
+            self.fire()
             if self._kind is FaultKind.TRUNCATE_REPLY:
-                self.fire()
                 self._incoming.break_off()
                 raise CutError
-            return
+            # Nothing more is read either: what a stalled provider had said by then is all that is known of its reply.
+            await self._incoming.stay_silent()
         if self._left is not None:
             self._left -= len(data)
         await self._incoming.send(data)

@@ -1,9 +1,10 @@
 """Who answers: a provider. The scripted model and the recording fit the same Protocol; see `player`."""
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, Protocol
 
 from fairtrial.gateway.dialect import Call, Dialect
@@ -69,7 +70,10 @@ class Answer:
 
     def header(self, name: str) -> str:
         """The last header of that name; "" for none."""
-        return next((value for key, value in reversed(self.fields) if key == name), "")
+        for key, value in reversed(self.fields):
+            if key == name:
+                return value
+        return ""
 
 
 class Source(Protocol):
@@ -125,13 +129,8 @@ class Provider:
         """Nothing: a provider fails by itself."""
         return None
 
-    @asynccontextmanager
-    async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
-        """Send the request; see `Source.ask`.
-
-        Raises:
-            UpstreamBrokenError: There is no whole reply.
-        """
+    def ask(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Answer]:
+        """Send the request; see `Source.ask`."""
         body = outgoing.body
         self._dialect = outgoing.dialect
         head = self._render_head(outgoing)
@@ -139,8 +138,7 @@ class Provider:
             head, pieces = head + body.read_all(), None  # one packet
         else:
             pieces = body.pieces() if outgoing.cut_bytes is None else _cut(body, outgoing.cut_bytes)
-        async with self._upstream.ask(head, pieces, method="POST") as reply:
-            yield _answer(reply)
+        return _Asked(self._upstream.ask(head, pieces, method="POST"))
 
     def _render_head(self, outgoing: Outgoing) -> bytes:
         origin, route = self._upstream.origin, outgoing.call.route
@@ -176,6 +174,21 @@ class Provider:
         self._upstream.close()
 
 
+class _Asked:
+    """The reply of a server, as an answer."""
+
+    def __init__(self, asking: AbstractAsyncContextManager[Reply]) -> None:
+        self._asking = asking
+
+    async def __aenter__(self) -> Answer:
+        return _answer(await self._asking.__aenter__())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._asking.__aexit__(kind, value, trace)
+
+
 async def _cut(body: Spool, n_bytes: int) -> AsyncIterator[bytes]:
     """Give the beginning of a body and fail, so that its connection is dropped."""
     async for data in body.pieces(n_bytes):
@@ -193,7 +206,7 @@ def _answer(reply: Reply) -> Answer:
         status=reply.head.status,
         fields=passed,
         n_bytes=reply.head.framing.n_bytes,
-        pieces=reply.pieces(),
+        pieces=reply,
         reused_connection=reply.reused,
     )
 

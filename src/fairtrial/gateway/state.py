@@ -87,6 +87,7 @@ class TrialState:
         self.spool_directory = spool_directory
         self.large_bodies = Slots(_LARGE_BODIES)
         self.internal_error: str | None = None
+        self._dialects = tuple(DIALECTS[name] for name in opening.dialects)
         self._pacer = pacer
         self._ledger = Ledger(Path(opening.ledger), redactor)
         self._opened_s = loop_s()
@@ -108,8 +109,7 @@ class TrialState:
 
     def find_route(self, method: str, target: str) -> tuple[Dialect, Route] | None:
         """The dialect that knows a request line, one of the trial's own if possible, and how it reads it."""
-        own = [DIALECTS[name] for name in self.opening.dialects]
-        return find_route(method, target, dialects=own) or find_route(method, target)
+        return find_route(method, target, dialects=self._dialects) or find_route(method, target)
 
     def new_row(self, *, method: str, path: str) -> WireRow:
         """The row of a new request."""

@@ -23,7 +23,7 @@ def stamp(moment: datetime) -> str:
 
 def rfc3339(moment: datetime) -> str:
     """Render an aware moment for a record, such as 2026-11-29T13:01:00.000000Z; text order is time order."""
-    return _in_utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _in_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""`python -m fairtrial.host.enter SLOT_ID -- COMMAND`: start a worker as PID 1 of its own namespaces.
+"""`python -m fairtrial.host.enter SLOT_ID[,SLOT_ID] -- COMMAND`: start a worker as PID 1 of its own namespaces.
 
 util-linux's `unshare` does the same, save that it can map a second uid only with a set-uid program that many machines
 lack. Three processes: this one, which waits for the worker and ends as it did; one that stays outside for the moment
@@ -25,12 +25,12 @@ __all__ = ["main"]
 
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit code, 128 + number when a signal ended it."""
-    slot_id, dashes, *command = arguments
+    ids, dashes, *command = arguments
     if dashes != "--" or not command:
-        sys.stderr.write("usage: python -m fairtrial.host.enter SLOT_ID -- COMMAND ...\n")
+        sys.stderr.write("usage: python -m fairtrial.host.enter SLOT_ID[,SLOT_ID] -- COMMAND ...\n")
         return 2
     try:
-        _leave_namespaces(int(slot_id))
+        _leave_namespaces([int(slot_id) for slot_id in ids.split(",")])
     except OSError as problem:
         sys.stderr.write(f"cannot make a user namespace: {problem.strerror or problem}\n")
         return 1
@@ -41,15 +41,15 @@ def main(arguments: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _leave_namespaces(slot_id: int) -> None:
-    """Enter new namespaces and have the maps written from outside, where alone a second id may be mapped."""
+def _leave_namespaces(slot_ids: list[int]) -> None:
+    """Enter new namespaces and have the maps written from outside, where alone more than one id may be mapped."""
     uid, gid = os.geteuid(), os.getegid()
     ready_read, ready_write = os.pipe()
     mapper = os.fork()
     if mapper == 0:
         os.close(ready_write)
         went = os.read(ready_read, 1)
-        os._exit(_write_maps(os.getppid(), uid, gid, slot_id) if went else 1)
+        os._exit(_write_maps(os.getppid(), uid, gid, slot_ids) if went else 1)
     os.close(ready_read)
     unshare(NEW_USERS | NEW_PIDS | NEW_MOUNTS)
     os.write(ready_write, b"!")
@@ -58,14 +58,14 @@ def _leave_namespaces(slot_id: int) -> None:
         raise OSError(0, "its id maps cannot be written")
 
 
-def _write_maps(pid: int, uid: int, gid: int, slot_id: int) -> int:
+def _write_maps(pid: int, uid: int, gid: int, slot_ids: list[int]) -> int:
     process = Path(f"/proc/{pid}")
-    second = "" if slot_id == uid else f"{slot_id} {slot_id} 1\n"
+    more = "".join(f"{slot_id} {slot_id} 1\n" for slot_id in slot_ids if slot_id != uid)
     try:
         if uid != 0:
             (process / "setgroups").write_text("deny")
-        (process / "uid_map").write_text(f"{uid} {uid} 1\n{second}")
-        (process / "gid_map").write_text(f"{gid} {gid} 1\n{second}")
+        (process / "uid_map").write_text(f"{uid} {uid} 1\n{more}")
+        (process / "gid_map").write_text(f"{gid} {gid} 1\n{more}")
     except OSError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

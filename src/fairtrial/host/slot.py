@@ -14,6 +14,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,7 @@ from fairtrial.host.process import run
 __all__ = [
     "SEARCH_PATH",
     "Slot",
+    "SlotId",
     "choose_slot_id",
     "find_system_program",
     "open_slot",
@@ -34,13 +36,20 @@ __all__ = [
 ]
 
 SEARCH_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-FIRST_ID: Final = 1_990_000_000
-"""Where slots' uids begin: a range that no distribution hands out."""
 N_SWEEPS: Final = 1_000_000
 N_SLOTS: Final = 64
-SMALL_FIRST_ID: Final = 61_000
-"""Where they begin in containers with few ids; there sweeps share them."""
 _PROOF_CODE: Final = 42
+
+
+class SlotId(Enum):
+    """What a slot's uid is for, and where such uids begin.
+
+    The first range is one that no distribution hands out; the second is for containers with few ids, where sweeps
+    share them.
+    """
+
+    TRIAL = (1_990_000_000, 61_000)
+    JUDGE = (1_990_000_000 + N_SWEEPS * N_SLOTS, 61_000 + N_SLOTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +62,8 @@ class Slot:
         gid: Group id, likewise.
         mounts: Overlays can be mounted here; trees are copied otherwise.
         reason: Why not, else "".
+        judge: Other ids and another directory, for an oracle that sits apart from what it judges; None where there is
+            one uid for all.
     """
 
     root: Path
@@ -60,6 +71,7 @@ class Slot:
     gid: int
     mounts: bool
     reason: str
+    judge: "Slot | None" = None
 
     @property
     def is_foreign(self) -> bool:
@@ -136,15 +148,17 @@ def parse_id_map(text: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(inside), int(count)) for inside, _, count in lines)
 
 
-def choose_slot_id(index: int, id_map: Sequence[tuple[int, int]], *, sweep_pid: int) -> int:
-    """Choose the id of slot number `index` among those that our user namespace maps.
+def choose_slot_id(index: int, id_map: Sequence[tuple[int, int]], *, sweep_pid: int, use: SlotId = SlotId.TRIAL) -> int:
+    """Choose an id of slot number `index` among those that our user namespace maps.
 
     Sweeps that run at the same time get different ids, so that not even a signal could pass between their trials.
 
     Raises:
         HostError: It maps none that could be used.
     """
-    wanted = (FIRST_ID + sweep_pid % N_SWEEPS * N_SLOTS + index, SMALL_FIRST_ID + index)
+    first, small_first = use.value
+    index %= N_SLOTS  # workers that are started again count on
+    wanted = (first + sweep_pid % N_SWEEPS * N_SLOTS + index, small_first + index)
     for slot_id in wanted:
         if any(start <= slot_id < start + count for start, count in id_map):
             return slot_id
@@ -160,18 +174,24 @@ def slot_argv(argv: Sequence[str], index: int) -> tuple[str, ...]:
     Raises:
         HostError: We are root and no uid can be given to the slot.
     """
-    slot_id = choose_slot_id(index, _own_id_map(), sweep_pid=os.getpid()) if os.geteuid() == 0 else os.geteuid()
-    return (sys.executable, "-m", "fairtrial.host.enter", str(slot_id), "--", *argv)
+    ids = _choose_ids(index) if os.geteuid() == 0 else (os.geteuid(),)
+    return (sys.executable, "-m", "fairtrial.host.enter", ",".join(map(str, ids)), "--", *argv)
+
+
+def _choose_ids(index: int) -> tuple[int, ...]:
+    """The slot's own id, and that of its judge."""
+    id_map, pid = _own_id_map(), os.getpid()
+    return tuple(choose_slot_id(index, id_map, sweep_pid=pid, use=use) for use in SlotId)
 
 
 def probe_slot(env: dict[str, str]) -> str | None:
     """Find out by doing it whether workers can have slots of their own; return what refused, or None."""
-    proof = f'test "$$" = 1 && test "$(id -u)" = {os.geteuid()} && exit {_PROOF_CODE}'
+    proof = f'test "$$" = 1 && test "$(/usr/bin/id -u)" = {os.geteuid()} && exit {_PROOF_CODE}'
     try:
         argv = slot_argv(("/bin/sh", "-c", proof), 0)
     except HostError as problem:
         return str(problem)
-    result = run(argv, env=env, timeout_s=20)
+    result = run(argv, env={**env, "PATH": SEARCH_PATH}, timeout_s=20)  # the caller's may lack `id`
     if result.returncode == _PROOF_CODE:
         return None
     said = result.stderr.tail.decode(errors="replace").strip().splitlines()
@@ -194,17 +214,27 @@ def open_slot(scratch: Path) -> Slot:
     """
     drop_ambient_capabilities()
     os.umask(0o022)
-    uid, gid = os.geteuid(), os.getegid()
-    if uid == 0:
-        others = [start for start, count in _own_id_map() if start and count == 1]
-        uid = gid = others[0] if others else choose_slot_id(0, _own_id_map(), sweep_pid=os.getpid())
+    if os.geteuid() == 0:
+        ids = tuple(start for start, count in _own_id_map() if start and count == 1) or _choose_ids(0)
         _require_entrance(scratch)
-    root = scratch / f"s{secrets.token_hex(4)}"
-    root.mkdir(mode=0o700)
+        uid, gid, others = ids[0], ids[0], ids[1:]
+    else:
+        uid, gid, others = os.geteuid(), os.getegid(), ()
+    root = _make_root(scratch)
     reason = _why_no_mounts(root)
-    slot = Slot(root=root, uid=uid, gid=gid, mounts=reason == "", reason=reason)
+    judge = None
+    if others:
+        judge = Slot(root=_make_root(scratch), uid=others[0], gid=others[0], mounts=reason == "", reason=reason)
+        judge.give(judge.root)
+    slot = Slot(root=root, uid=uid, gid=gid, mounts=reason == "", reason=reason, judge=judge)
     slot.give(root)
     return slot
+
+
+def _make_root(scratch: Path) -> Path:
+    root = scratch / f"s{secrets.token_hex(4)}"
+    root.mkdir(mode=0o700)
+    return root
 
 
 def _require_entrance(scratch: Path) -> None:

@@ -1,6 +1,8 @@
 """Two sandboxes for one oracle: its own, with nothing of the tree, and the candidate's, with nothing of the oracle.
 
 Between them is one unix socket, on which the oracle has commands run. The candidate's sandbox ends with the oracle's.
+Where the slot has a second uid the oracle runs under that one: whatever came out of the candidate's sandbox could then
+neither signal the oracle's processes, nor look into them, nor write a file of theirs.
 """
 
 import os
@@ -28,7 +30,7 @@ def run_apart(
     Args:
         oracle: The oracle's; what it has of the workspace is taken away.
         candidate: The candidate's.
-        slot: Under which ids both run.
+        slot: Under which ids they run: the candidate under its own, the oracle under its judge's, if it has one.
         enforcement: How limits are enforced.
         space: What the candidate writes to.
 
@@ -38,7 +40,8 @@ def run_apart(
     Raises:
         HostError: The socket or a sandbox cannot be made.
     """
-    path = slot.root / f"k{secrets.token_hex(6)}"
+    judge_slot = slot.judge or slot
+    path = judge_slot.root / f"k{secrets.token_hex(6)}"
     with ExitStack() as stack:
         try:
             listener = listen_unix(path)
@@ -59,7 +62,7 @@ def run_apart(
             beside = stack.enter_context(start_sandbox(candidate, slot=slot, enforcement=enforcement, space=space))
         finally:
             os.close(listener)  # with the candidate's own it is gone, and whoever calls is told so
-        judge = stack.enter_context(start_sandbox(oracle, slot=slot, enforcement=enforcement))
+        judge = stack.enter_context(start_sandbox(oracle, slot=judge_slot, enforcement=enforcement))
         result = judge.wait(beside=(beside,))
         ended = beside.stop()
     if ended.state is SandboxState.START_FAILURE and result.state is not SandboxState.START_FAILURE:

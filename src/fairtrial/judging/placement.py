@@ -13,7 +13,7 @@ from typing import Final
 from fairtrial.host.files import remove_tree
 from fairtrial.host.slot import Slot
 
-__all__ = ["MountPoint", "PlacedFile", "make_mount_point", "place_file", "read_file", "remove_path"]
+__all__ = ["MountPoint", "PlacedFile", "make_mount_point", "place_file", "place_link", "read_file", "remove_path"]
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -78,6 +78,23 @@ def place_file(root: Path, path: bytes, content: bytes, *, slot: Slot, mode: int
         os.close(fd)
         raise
     return PlacedFile(root, path, content, fd)
+
+
+def place_link(root: Path, path: bytes, leads_to: bytes, *, slot: Slot) -> None:
+    """Put a link at a path, likewise.
+
+    Raises:
+        OSError: The tree cannot be written.
+    """
+    parent, _, name = path.rpartition(b"/")
+    directory = _make_way(root, parent, slot)
+    try:
+        _clear(root, path, directory, name)
+        os.symlink(leads_to, name, dir_fd=directory)
+        if slot.is_foreign:
+            os.chown(name, slot.uid, slot.gid, dir_fd=directory, follow_symlinks=False)
+    finally:
+        os.close(directory)
 
 
 def make_mount_point(root: Path, path: bytes, kind: MountPoint, *, slot: Slot) -> None:

@@ -69,7 +69,8 @@ def judge_oracle(
             clear_mount_points(tree, surroundings.binds, slot=slot)
         except OSError as problem:
             raise HostError(f"judged tree: {problem}; see the scratch directory's file system") from problem
-        stage = stack.enter_context(stage_oracle(oracle.files, contents, tree, slot=slot))
+        stager = slot.judge or slot if oracle.isolation is Isolation.PROCESS else slot
+        stage = stack.enter_context(stage_oracle(oracle.files, contents, tree, slot=stager))
         command = _oracle_command(oracle, tree, own, slot=slot)
         channel = stack.enter_context(ProofChannel())
         spec = _spec(command, tree, surroundings, oracle_environment(oracle))

@@ -17,7 +17,7 @@ from fairtrial.host.files import remove_tree
 from fairtrial.host.slot import Slot
 from fairtrial.judging.autoload import display, must_be_restored
 from fairtrial.judging.captured import check_target
-from fairtrial.judging.placement import MountPoint, PlacedFile, make_mount_point, place_file, remove_path
+from fairtrial.judging.placement import MountPoint, PlacedFile, make_mount_point, place_file, place_link, remove_path
 from fairtrial.judging.values import CapturedFile, ChangedPath, JudgedTree, Place
 from fairtrial.model.sandbox import WORKSPACE, Access, Bind
 
@@ -81,10 +81,13 @@ def restore_base(tree: JudgedTree, own: frozenset[bytes], *, slot: Slot) -> tupl
 
 
 def _restore(root: Path, changed: ChangedPath, slot: Slot) -> None:
-    if changed.before is None:
+    if changed.before_link is not None:
+        place_link(root, changed.path, changed.before_link, slot=slot)
+    elif changed.before is None:
         remove_path(root, changed.path)
     else:
-        place_file(root, changed.path, changed.before, slot=slot).close()
+        mode = 0o755 if changed.was_executable else 0o644
+        place_file(root, changed.path, changed.before, slot=slot, mode=mode).close()
 
 
 @contextmanager

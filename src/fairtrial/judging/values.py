@@ -111,12 +111,16 @@ class ChangedPath:
         before: A file's bytes in the base; None when it had none there.
         after: A file's bytes (a link's target) now; None when it is gone.
         is_link: It is a link now.
+        before_link: Where a link led in the base; None when it had none there.
+        was_executable: The base's file can be executed.
     """
 
     path: bytes
     before: bytes | None
     after: bytes | None
     is_link: bool = False
+    before_link: bytes | None = None
+    was_executable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,17 +179,19 @@ def run_command(arguments: Json) -> tuple[str, bool]:
     command = arguments.get("command")
     if not isinstance(command, str):
         return "no command", True
-    asked_s = arguments.get("timeout_s", COMMAND_S)
-    limit_s = min(float(asked_s), LONGEST_COMMAND_S) if isinstance(asked_s, (int, float)) else COMMAND_S
+    limit_s = limit_of(arguments.get("timeout_s"))
     # A file, not a pipe: what the command leaves in the background would hold a pipe open.
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            ["/bin/bash", "-c", command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                ["/bin/bash", "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as problem:  # too long, a NUL, half a character: the model's affair
+            return f"cannot be run: {problem}", True
         try:
             code = process.wait(limit_s)
             ending = f"exit code {code}"
@@ -198,6 +200,13 @@ def run_command(arguments: Json) -> tuple[str, bool]:
             code = process.wait()
             ending = f"killed after {limit_s:.0f} s"
         return f"{shown(cast('BinaryIO', output))}\n[{ending}]", code != 0
+
+
+def limit_of(asked_s: object) -> float:
+    """Seconds that a command may take, whatever the model asks for: a number of ours where it makes no sense."""
+    if not isinstance(asked_s, (int, float)) or isinstance(asked_s, bool) or not asked_s > 0:
+        return COMMAND_S
+    return LONGEST_COMMAND_S if asked_s > LONGEST_COMMAND_S else float(asked_s)
 
 
 def shown(file: BinaryIO) -> str:

@@ -68,7 +68,9 @@ _CASELESS: Final = {
     ),
     "bearer-token": (b"bearer", rb"(?i:bearer)[ \t]{1,4}[A-Za-z0-9._~+/-]{16,}={0,2}"),
 }
-_COMPILED: Final = tuple((name, words, re.compile(shape)) for name, (words, shape) in _SHAPES.items())
+_COMPILED: Final = tuple(
+    (name, tuple(word.decode() for word in words), re.compile(shape)) for name, (words, shape) in _SHAPES.items()
+)
 _COMPILED_CASELESS: Final = tuple((name, word, re.compile(shape)) for name, (word, shape) in _CASELESS.items())
 
 
@@ -88,7 +90,7 @@ class Redactor:
         forms = {form for value in values if len(value) >= MIN_SECRET_CHARACTERS for form in _forms_of(value)}
         # The longest first: a form may be the beginning of another.
         known = b"|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form)))
-        self._forms = tuple(forms)
+        self._forms = tuple(form.decode("latin-1") for form in forms)
         self._values = re.compile(known) if known else None
         self.n_redacted = 0
 
@@ -137,17 +139,19 @@ class Redactor:
 
     def _patterns_for(self, data: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
         """Known values first, then the shapes whose word is there."""
-        if self._values is not None and any(form in data for form in self._forms):
+        # A character for each byte: to look into bytes costs an exception each time, as Python tries numbers first.
+        text = data.decode("latin-1")
+        if self._values is not None and any(form in text for form in self._forms):
             yield "secret", self._values
         # Not any(): each line of a wire log comes by here, and a generator costs more than a look.
         for name, words, pattern in _COMPILED:
             for word in words:
-                if word in data:
+                if word in text:
                     yield name, pattern
                     break
         lowered = data.lower()
-        for name, word, pattern in _COMPILED_CASELESS:
-            if word in lowered:
+        for name, lower_word, pattern in _COMPILED_CASELESS:
+            if lowered.find(lower_word) >= 0:
                 yield name, pattern
 
 

@@ -20,7 +20,7 @@ from fairtrial.bench.candidate import Candidate, build_arms
 from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import
 from fairtrial.bench.controls_note import CHECKING, read_controls
 from fairtrial.bench.environment import Seen, describe_arm, require_declared, undeclared
-from fairtrial.bench.index import find_context
+from fairtrial.bench.index import find_context, refuse_brought
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.review import require_same_kind
 from fairtrial.bench.shadows import refuse_shadowed_skills
@@ -207,7 +207,7 @@ def open_inputs(
         and (lacking := [t.id for t in tasks if t.reference is None or t.is_review])
     ):
         raise UsageError(f"the reference agent needs a 'reference' patch in task {', '.join(lacking)}")
-    pinned |= _pin_contexts(arms) | {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
+    pinned |= _pin_contexts(arms, tasks) | {f"arm.{arm.name}.sha256": arm.digest for arm in arms}
     require_declared(
         {
             arm.name: [
@@ -241,16 +241,17 @@ def open_inputs(
     )
 
 
-def _pin_contexts(arms: Sequence[Arm]) -> dict[str, str]:
+def _pin_contexts(arms: Sequence[Arm], tasks: Sequence[Task]) -> dict[str, str]:
     """What the arms' contexts are on this host.
 
     Raises:
-        UsageError: There is no context of that name.
+        UsageError: There is no context of that name, or a task brings one of its own.
         HostError: One cannot be used here.
     """
     pinned: dict[str, str] = {}
     for name in sorted({arm.context for arm in arms if arm.context is not None}):
         found = find_context(name)
+        refuse_brought(name, found.context.settings, tasks)
         pinned[f"context.{name}.version"] = str(found.probe.version)
         pinned[f"context.{name}.plugin_sha256"] = found.plugin.file_sha256
     return pinned

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT, NOP, REFERENCE, control_arm
 from fairtrial.model.bench import Arm, BenchTrial, Blob, PhaseKind, Task
@@ -10,7 +11,20 @@ from fairtrial.model.trial import trial_key
 from fairtrial.sweep.plan import order_digest
 from fairtrial.workspace.skill_layout import SkillLayout
 
-__all__ = ["BenchOptions", "CandidateOptions", "PlannedBench", "PluginOptions", "plan_bench", "plan_controls"]
+__all__ = [
+    "BenchOptions",
+    "CandidateOptions",
+    "PlannedBench",
+    "PluginOptions",
+    "longest_trial_s",
+    "plan_bench",
+    "plan_controls",
+]
+
+N_JUDGES: Final = 3
+"""The authored check, the oracle, and the oracle once more where a change edits tests."""
+OWN_TIME_S: Final = 3 * 3600.0
+"""What a worker may take for itself in one trial: for templates, a set-up or an index that another makes, graces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +182,19 @@ def _block(task: Task, arms: Sequence[Arm], *, run: int, seed: int, timeout_s: f
             timeout_s=timeout_s,
         )
         yield replace(trial, patch=task.reference) if arm.agent == REFERENCE else trial
+
+
+def longest_trial_s(arms: Sequence[Arm], *, timeout_s: float) -> float:
+    """Seconds after which a worker that does not answer hangs for a reason of ours.
+
+    Whatever an agent and its change can make last does by then: else it could have its trial given up, and void it.
+
+    Args:
+        arms: The arms.
+        timeout_s: Seconds of a session that has none of its own, and of each judge.
+    """
+    sessions_s = max(sum(phase.timeout_s or timeout_s for phase in arm.phases) for arm in arms)
+    return sessions_s + N_JUDGES * timeout_s + OWN_TIME_S
 
 
 def plan_controls(

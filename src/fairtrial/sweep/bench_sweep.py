@@ -55,7 +55,7 @@ from fairtrial.sweep.bench_inputs import (
     require_unchanged,
     task_changes,
 )
-from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench
+from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, longest_trial_s
 from fairtrial.sweep.candidate import FROZEN, PROMOTION, Promoter, read_frozen
 from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
 from fairtrial.sweep.loop_sweep import (
@@ -79,7 +79,6 @@ PROVIDERS: Final = {
     "openai-responses": ("https://api.openai.com", "OPENAI_API_KEY"),
     "gemini": ("https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
 }
-OWN_TIME_S: Final = 1800.0
 
 
 def begin_bench(
@@ -361,12 +360,10 @@ def _lane(
             raise TypeError(f"{type(spec).__name__} is no attempt of the agent lane")
         return lost_row(spec, kind, detail, results.attempt_dir(spec.key, spec.attempt))
 
-    n_phases = max(len(arm.phases) for arm in inputs.arms)
-    limit_s = (n_phases + 2) * options.timeout_s + OWN_TIME_S
     return Lane(
         complete=complete,
         void_row=void_row,
-        trial_limit_s=limit_s,
+        trial_limit_s=longest_trial_s(inputs.arms, timeout_s=options.timeout_s),
         outage_streak=options.outage_streak,
         hold=never_held if provider is None else provider.hold,
     )

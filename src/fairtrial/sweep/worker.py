@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, Self
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.bench.node import Node
-from fairtrial.bench.rows import short_row, void_row
+from fairtrial.bench.rows import broken_row, short_row, void_row
 from fairtrial.bench.trial import run_bench_trial
 from fairtrial.config.names import require_known, show_text
 from fairtrial.errors import ConfigError, HostError
@@ -161,7 +161,7 @@ def _record(spec: AnySpec, desk: Desk, directory: Path) -> TrialRecord:
                 return run_loop_trial(spec, new_subject(spec.loop.variant))
     except Exception as bug:  # noqa: BLE001 - the one broad except of a trial: our bug voids the trial and the sweep goes on
         LOG.warning("%s: %s", type(bug).__name__, bug)  # the traceback is an artifact of the attempt
-        row = _bug_row(spec, f"{type(bug).__name__}: {bug}")
+        row = _bug_row(spec, f"{type(bug).__name__}: {bug}", directory)
         return TrialRecord(rows=(row,), artifacts={"exception.txt": "".join(traceback.format_exception(bug)).encode()})
 
 
@@ -173,9 +173,9 @@ def _bench_row(spec: BenchSpec, desk: Desk, directory: Path) -> dict[str, object
     return run_bench_trial(node, spec, directory)
 
 
-def _bug_row(spec: AnySpec, detail: str) -> dict[str, object]:
+def _bug_row(spec: AnySpec, detail: str, directory: Path) -> dict[str, object]:
     if isinstance(spec, BenchSpec):
-        return void_row(spec, EndingKind.UNKNOWN, detail)
+        return broken_row(spec, EndingKind.UNKNOWN, detail, directory)
     scenario = SCENARIOS[spec.loop.scenario]
     return RowBuilder.of(spec, scenario).void(scenario.stem, EndingKind.UNKNOWN, detail)
 

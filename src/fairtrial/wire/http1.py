@@ -9,7 +9,7 @@ Source: RFC 9112 (message syntax), sections 2.2, 5.2, 6.1 to 6.3 and 7.1.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
@@ -24,6 +24,7 @@ __all__ = [
     "EndedEarlyError",
     "Fields",
     "Framing",
+    "Payload",
     "Piece",
     "ReplyHead",
     "RequestHead",
@@ -41,13 +42,14 @@ __all__ = [
 MAX_HEAD_BYTES = 64 * 1024
 PIECE_BYTES = 256 * 1024
 _MAX_CHUNK_LINE_BYTES = 256
+_MAX_LENGTH_DIGITS = 18
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # Python's `$` also matches before a final newline and `\d` any script's digit: hence `\Z` and [0-9] throughout.
-_REQUEST_LINE = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/1\.([01])\Z" % _TOKEN)
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\Z")
-_FIELD = re.compile(rb"(%b):[ \t]*([\t\x20-\x7e\x80-\xff]*)\Z" % _TOKEN)
-_LENGTH = re.compile(r"[0-9]{1,18}\Z")
+# A head is read as Latin-1, a character for each byte.
+_REQUEST_LINE = re.compile(rf"({_NAME}) ([\x21-\x7e]+) HTTP/1\.([01])\Z")
+_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\Z")
+_FIELD = re.compile(rf"({_NAME}):[ \t]*([\t\x20-\x7e\x80-\xff]*)\Z")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n\Z")
 
 _PHRASES = {code.value: code.phrase for code in HTTPStatus}
@@ -179,7 +181,7 @@ class Piece:
         return self.wire[: self.n_prefix_bytes + n_payload_bytes]
 
 
-def _split_head(raw: bytes) -> tuple[bytes, Fields]:
+def _split_head(raw: bytes) -> tuple[str, Fields]:
     """Split a whole head into its first line and its fields.
 
     Raises:
@@ -188,7 +190,7 @@ def _split_head(raw: bytes) -> tuple[bytes, Fields]:
     if not raw.endswith(b"\r\n\r\n"):
         msg = "the head does not end with an empty line"
         raise BadMessageError(msg)
-    first, *lines = raw[:-4].split(b"\r\n")
+    first, *lines = raw[:-4].decode("latin-1").split("\r\n")
     fields: list[tuple[str, str]] = []
     for line in lines:
         match = _FIELD.match(line)
@@ -196,31 +198,32 @@ def _split_head(raw: bytes) -> tuple[bytes, Fields]:
             msg = f"folded or malformed header line {line[:80]!r}"
             raise BadMessageError(msg)
         name, value = match.groups()
-        fields.append((name.decode("ascii").lower(), value.decode("latin-1").rstrip(" \t")))
+        fields.append((name.lower(), value.rstrip(" \t")))
     return first, tuple(fields)
 
 
-def _values(fields: Fields, name: str) -> list[str]:
-    return [value for key, value in fields if key == name]
+def _by_name(fields: Fields) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in fields:
+        found.setdefault(name, []).append(value)
+    return found
 
 
-def _connection_tokens(fields: Fields) -> frozenset[str]:
-    return frozenset(token.strip().lower() for value in _values(fields, "connection") for token in value.split(","))
+def _decide_keep_alive(named: Mapping[str, list[str]], minor: str) -> bool:
+    if "connection" not in named:
+        return minor == "1"
+    tokens = {token.strip().lower() for value in named["connection"] for token in value.split(",")}
+    return "close" not in tokens if minor == "1" else "keep-alive" in tokens
 
 
-def _decide_keep_alive(fields: Fields, minor: bytes) -> bool:
-    tokens = _connection_tokens(fields)
-    return "close" not in tokens if minor == b"1" else "keep-alive" in tokens
-
-
-def _declared_framing(fields: Fields, minor: bytes) -> Framing | None:
+def _declared_framing(named: Mapping[str, list[str]], minor: str) -> Framing | None:
     """Return the framing that the fields declare, or None when they declare none.
 
     Raises:
         BadMessageError: Both ways are declared, or one is declared twice or unreadably.
     """
-    lengths = _values(fields, "content-length")
-    codings = _values(fields, "transfer-encoding")
+    lengths = named.get("content-length", ())
+    codings = named.get("transfer-encoding", ())
     if lengths and codings:
         msg = "both Content-Length and Transfer-Encoding"
         raise BadMessageError(msg)
@@ -228,12 +231,13 @@ def _declared_framing(fields: Fields, minor: bytes) -> Framing | None:
         msg = "more than one Content-Length or Transfer-Encoding"
         raise BadMessageError(msg)
     if codings:
-        if codings[0].lower() != "chunked" or minor == b"0":
-            msg = f"Transfer-Encoding {codings[0][:80]!r} in HTTP/1.{minor.decode()}"
+        if codings[0].lower() != "chunked" or minor == "0":
+            msg = f"Transfer-Encoding {codings[0][:80]!r} in HTTP/1.{minor}"
             raise BadMessageError(msg)
         return Framing(kind=BodyKind.CHUNKED)
     if lengths:
-        if _LENGTH.match(lengths[0]) is None:
+        # Of what Python takes for a digit, only [0-9] is one here.
+        if not (lengths[0].isascii() and lengths[0].isdigit() and len(lengths[0]) <= _MAX_LENGTH_DIGITS):
             msg = f"Content-Length {lengths[0][:80]!r}"
             raise BadMessageError(msg)
         return Framing(kind=BodyKind.LENGTH, n_bytes=int(lengths[0]))
@@ -252,21 +256,22 @@ def parse_request_head(raw: bytes) -> RequestHead:
         msg = f"malformed request line {first[:80]!r}"
         raise BadMessageError(msg)
     method, target, minor = match.groups()
-    n_hosts = len(_values(fields, "host"))
-    if n_hosts > 1 or (n_hosts == 0 and minor == b"1"):
+    named = _by_name(fields)
+    n_hosts = len(named.get("host", ()))
+    if n_hosts > 1 or (n_hosts == 0 and minor == "1"):
         msg = f"{n_hosts} Host headers"
         raise BadMessageError(msg)
-    if method == b"CONNECT":
+    if method == "CONNECT":
         msg = "CONNECT is not forwarded"
         raise BadMessageError(msg)
     return RequestHead(
-        method=method.decode("ascii"),
-        target=target.decode("ascii"),
+        method=method,
+        target=target,
         minor_version=int(minor),
         fields=fields,
-        framing=_declared_framing(fields, minor) or _NO_BODY,
-        keep_alive=_decide_keep_alive(fields, minor),
-        expects_continue=any(value.lower() == "100-continue" for value in _values(fields, "expect")),
+        framing=_declared_framing(named, minor) or _NO_BODY,
+        keep_alive=_decide_keep_alive(named, minor),
+        expects_continue="100-continue" in [value.lower() for value in named.get("expect", ())],
     )
 
 
@@ -286,12 +291,13 @@ def parse_reply_head(raw: bytes, *, method: str) -> ReplyHead:
     if status == 101:
         msg = "the server switched protocols (101)"
         raise BadMessageError(msg)
-    declared = _declared_framing(fields, minor)
+    named = _by_name(fields)
+    declared = _declared_framing(named, minor)
     if method == "HEAD" or 100 <= status < 200 or status in {204, 304}:
         framing = _NO_BODY
     else:
         framing = declared or Framing(kind=BodyKind.UNTIL_CLOSE)
-    keep_alive = _decide_keep_alive(fields, minor) and framing.kind is not BodyKind.UNTIL_CLOSE
+    keep_alive = _decide_keep_alive(named, minor) and framing.kind is not BodyKind.UNTIL_CLOSE
     return ReplyHead(status=status, fields=fields, framing=framing, keep_alive=keep_alive)
 
 
@@ -310,7 +316,7 @@ def parse_chunk_size(line: bytes) -> int:
 
 def is_field_line(line: bytes) -> bool:
     """Whether a line without its line end is a header or trailer field."""
-    return _FIELD.match(line) is not None
+    return _FIELD.match(line.decode("latin-1")) is not None
 
 
 def render_status_line(status: int) -> str:
@@ -440,7 +446,7 @@ async def _read_trailer(source: ByteSource) -> bytes:
             msg = "the connection ended inside a trailer"
             raise EndedEarlyError(msg)
         trailer += line
-        if len(trailer) > MAX_HEAD_BYTES or (line != b"\r\n" and _FIELD.match(line[:-2]) is None):
+        if len(trailer) > MAX_HEAD_BYTES or (line != b"\r\n" and not is_field_line(line[:-2])):
             msg = f"malformed or oversized trailer {line[:80]!r}"
             raise BadMessageError(msg)
     return trailer
@@ -488,18 +494,55 @@ async def read_body(source: ByteSource, framing: Framing) -> AsyncIterator[Piece
         BadMessageError: The chunk framing is broken.
         EndedEarlyError: The peer closed before the body's end.
     """
-    match framing.kind:
-        case BodyKind.NONE:
-            return
-        case BodyKind.LENGTH:
-            left = framing.n_bytes or 0
-            while left:
-                data = await _read_part(source, left)
-                left -= len(data)
-                yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
-        case BodyKind.CHUNKED:
-            async for piece in _read_chunks(source):
-                yield piece
-        case BodyKind.UNTIL_CLOSE:
-            while data := await _read_some(source, PIECE_BYTES):
-                yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
+    if framing.kind is BodyKind.CHUNKED:
+        async for piece in _read_chunks(source):
+            yield piece
+    else:
+        async for data in Payload(source, framing):
+            yield Piece(wire=data, n_prefix_bytes=0, n_payload_bytes=len(data))
+
+
+class Payload:
+    """A body without its framing, which is read piece by piece and never held in more than one.
+
+    No asynchronous generator: that hands each piece on in an exception, and keeps itself in the loop's books.
+
+    Attributes:
+        ended: There is none, or it was read to its end.
+    """
+
+    def __init__(self, source: ByteSource, framing: Framing) -> None:
+        self._source = source
+        self._left = framing.n_bytes or 0
+        self._chunks = _read_chunks(source) if framing.kind is BodyKind.CHUNKED else None
+        self._is_until_close = framing.kind is BodyKind.UNTIL_CLOSE
+        self.ended = not (self._left or self._chunks or self._is_until_close)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if data := await self.read():
+            return data
+        raise StopAsyncIteration
+
+    async def read(self) -> bytes:
+        """Read the next piece; b"" when there is none.
+
+        Raises:
+            BadMessageError: The chunk framing is broken.
+            EndedEarlyError: The peer closed before the body's end.
+        """
+        if self.ended:
+            return b""
+        if self._chunks is not None:
+            data = (await anext(self._chunks)).payload
+            self.ended = not data
+        elif self._is_until_close:
+            data = await _read_some(self._source, PIECE_BYTES)
+            self.ended = not data
+        else:
+            data = await _read_part(self._source, self._left)
+            self._left -= len(data)
+            self.ended = not self._left
+        return data

@@ -1,8 +1,13 @@
 """What the asynchronous handlers of `gateway` may ask of the event loop, so that only `host` and `wire` own one."""
 
 import asyncio
+import selectors
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias, TypeVar
+
+from typing_extensions import override
+
+from fairtrial.host.clock import monotonic_s
 
 __all__ = [
     "Bell",
@@ -22,8 +27,8 @@ Task: TypeAlias = asyncio.Task[None]
 
 
 def loop_s() -> float:
-    """Seconds on the loop's clock; only differences mean something."""
-    return asyncio.get_running_loop().time()
+    """Seconds on the loop's clock, which is the monotonic one; only differences mean something."""
+    return monotonic_s()
 
 
 async def sleep_s(duration_s: float) -> None:
@@ -33,7 +38,21 @@ async def sleep_s(duration_s: float) -> None:
 
 def run_until_done(main: Callable[[], Coroutine[None, None, T]]) -> T:
     """Run an event loop for one coroutine."""
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_Selector())) as runner:
+        return runner.run(main())
+
+
+class _Selector(selectors.EpollSelector):
+    """Looks for input at every other turn, where work waits: what came wakes its task, which has the turn after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_skipped = False
+
+    @override
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._has_skipped = timeout == 0 and not self._has_skipped
+        return [] if self._has_skipped else super().select(timeout)
 
 
 async def within_s(duration_s: float, work: Coroutine[None, None, T]) -> T:

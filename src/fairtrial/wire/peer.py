@@ -83,13 +83,15 @@ class Peer:
         Raises:
             ConnectionError: The connection is gone.
         """
-        if self._writer.transport.is_closing():
+        transport = self._writer.transport
+        if transport.is_closing():
             # write() on a lost transport only logs, and drain() would return.
             msg = "the connection is closed"
             raise ConnectionResetError(msg)
         self._sent.n_bytes += len(data)
-        self._writer.write(data)
-        await self._writer.drain()
+        transport.write(data)
+        if transport.get_write_buffer_size() or transport.is_closing():  # nearly always the kernel has taken it all
+            await self._writer.drain()
 
     def close(self) -> None:
         """Send what is left and then FIN (RST where the kernel still holds unread input), without waiting."""
@@ -174,11 +176,12 @@ class _Noticing(asyncio.StreamReaderProtocol):
     def __init__(self, reader: CountedReader, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(reader, loop=loop)
         self.n_noticed = 0
+        self._reader = reader
 
     @override
     def data_received(self, data: bytes) -> None:
         self.n_noticed += 1
-        super().data_received(data)
+        self._reader.feed_data(data)
 
     @override
     def eof_received(self) -> bool | None:

@@ -16,11 +16,10 @@ from typing_extensions import override
 
 from fairtrial.wire.http1 import (
     BadMessageError,
-    BodyKind,
     EndedEarlyError,
+    Payload,
     RequestHead,
     parse_request_head,
-    read_body,
     read_head,
     render_answer,
     render_status_line,
@@ -74,7 +73,7 @@ class Incoming:
         self.n_reply_bytes = 0
         self._client = client
         self._answer = _Answer.NONE
-        self._body_read = head.framing.kind is BodyKind.NONE
+        self._body = Payload(client.reader, head.framing)
         self._chunked = False
         self._keep = head.keep_alive
         self._unsent_head = b""
@@ -84,19 +83,20 @@ class Incoming:
         """The beginning of a reply is on its way."""
         return self._answer is not _Answer.NONE
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the body's payload; a client that waits for it is told to go on.
+    def body(self) -> AsyncIterator[bytes]:
+        """The body's payload as it comes; a client that waits for it is told to go on.
 
         Raises:
             BadMessageError: Its framing is broken.
             EndedEarlyError: The client left inside it.
         """
-        if self.head.expects_continue:
-            with suppress(ConnectionError):  # the reading below finds out and says so
-                await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        async for piece in read_body(self._client.reader, self.head.framing):
-            yield piece.payload if piece.n_payload_bytes != len(piece.wire) else piece.wire
-        self._body_read = True
+        return self._body_waited_for() if self.head.expects_continue else self._body
+
+    async def _body_waited_for(self) -> AsyncIterator[bytes]:
+        with suppress(ConnectionError):  # the reading below finds out and says so
+            await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        async for data in self._body:
+            yield data
 
     async def while_present(self, work: Coroutine[None, None, T]) -> T:
         """Do the work while the client is there; once its body is read, the end of its side means that it has left.
@@ -153,7 +153,7 @@ class Incoming:
     def _render_head(self, status: int, fields: Sequence[tuple[str, str]], *, n_bytes: int | None) -> bytes:
         self._answer = _Answer.BEGUN
         self._chunked = n_bytes is None and self.head.minor_version == 1
-        self._keep = self._keep and self._body_read and (n_bytes is not None or self._chunked)
+        self._keep = self._keep and self._body.ended and (n_bytes is not None or self._chunked)
         lines = [render_status_line(status), *(f"{name}: {value}" for name, value in fields)]
         if n_bytes is not None:
             lines.append(f"content-length: {n_bytes}")
@@ -215,7 +215,7 @@ class Incoming:
             self._client.reset()
         if self._answer is not _Answer.ENDED:
             return False
-        if not self._body_read:
+        if not self._body.ended:
             await self._client.close_lingering()
         return self._keep
 
@@ -234,6 +234,11 @@ class _Connection(asyncio.StreamReaderProtocol):
         super().__init__(reader, lambda _, writer: on_client(self, Peer(reader, writer, ByteCount())), loop=loop)
         self.has_ended = False
         self.on_end: Callable[[], None] | None = None
+        self._reader = reader
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed_data(data)
 
     @override
     def eof_received(self) -> bool | None:

@@ -7,8 +7,8 @@ not be sent twice in silence.
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,9 +20,9 @@ from fairtrial.wire.http1 import (
     BadMessageError,
     BodyKind,
     EndedEarlyError,
+    Payload,
     ReplyHead,
     parse_reply_head,
-    read_body,
     read_head,
 )
 from fairtrial.wire.peer import Address, Peer, connect_peer
@@ -95,35 +95,42 @@ class Reply:
         self.reused = reused
         self.ended = head.framing.kind is BodyKind.NONE
         self._peer = peer
+        self._payload = Payload(peer.reader, head.framing)
+        self._dechunker = Dechunker() if head.framing.kind is BodyKind.CHUNKED else None
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body's payload as it comes.
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The body's payload as it comes."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next of it.
 
         Raises:
             UpstreamBrokenError: It broke off.
         """
         try:
-            if self.head.framing.kind is BodyKind.CHUNKED:
-                async for data in self._chunked_pieces():
-                    yield data
-            else:
-                async for piece in read_body(self._peer.reader, self.head.framing):
-                    yield piece.wire
+            data = b"" if self.ended else await self._read()
         except (BadMessageError, EndedEarlyError, OSError) as error:
             raise UpstreamBrokenError(str(error)) from error
-        self.ended = True
+        if not data:
+            raise StopAsyncIteration
+        return data
 
-    async def _chunked_pieces(self) -> AsyncIterator[bytes]:
-        dechunker = Dechunker()
-        while not dechunker.ended:
+    async def _read(self) -> bytes:
+        if self._dechunker is None:
+            data = await self._payload.read()
+            self.ended = self._payload.ended
+            return data
+        payload = b""
+        while not payload and not self._dechunker.ended:
             data = await self._peer.reader.read(PIECE_BYTES)
             if not data:
                 raise EndedEarlyError("the connection ended inside a chunked body")
-            payload = dechunker.feed(data)
-            if dechunker.surplus:
+            payload = self._dechunker.feed(data)
+            if self._dechunker.surplus:
                 raise BadMessageError("bytes after the end of the reply")
-            if payload:
-                yield payload
+        self.ended = self._dechunker.ended
+        return payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +168,7 @@ class Upstream:
         self._tls = ssl.create_default_context(cafile=ca_file) if origin.tls else None
         self._kept: list[_Kept] = []
 
-    @asynccontextmanager
-    async def ask(self, head: bytes, body: AsyncIterator[bytes] | None, *, method: str) -> AsyncGenerator[Reply]:
+    def ask(self, head: bytes, body: AsyncIterator[bytes] | None, *, method: str) -> AbstractAsyncContextManager[Reply]:
         """Send a request and give its reply once its head is here; the rest of the request goes on meanwhile.
 
         Leaving the context before the reply's end breaks the connection, so that the server notices.
@@ -175,28 +181,19 @@ class Upstream:
         Raises:
             UpstreamBrokenError: There is no whole reply.
         """
-        peer, reused = await self._connect()
-        sender = None if body is None else asyncio.create_task(_send(peer, head, body))
-        reply: Reply | None = None
-        sent = False
-        try:
-            if sender is None:
-                with suppress(ConnectionError):  # the reply, or its absence, tells more than a failure to send
-                    await peer.send(head)
-                sent = True
-            reply = Reply(await _receive_head(peer, method), peer, reused=reused)
-            yield reply
-        finally:
-            if sender is not None:
-                sent = await _end_sender(sender)
-            if reply is not None and reply.ended and sent and reply.head.keep_alive:
-                now_s = asyncio.get_running_loop().time()
-                self._kept.append(_Kept(peer=peer, idle_since_s=now_s, n_noticed=peer.count_noticed()))
-            else:
-                peer.abort()
+        return _Asking(self, head, body, method)
 
-    async def _connect(self) -> tuple[Peer, bool]:
-        """Return a connection, and whether it has served before."""
+    def keep(self, peer: Peer) -> None:
+        """Keep a connection whose reply has ended for another request."""
+        now_s = asyncio.get_running_loop().time()
+        self._kept.append(_Kept(peer=peer, idle_since_s=now_s, n_noticed=peer.count_noticed()))
+
+    async def connect(self) -> tuple[Peer, bool]:
+        """Return a connection, and whether it has served before.
+
+        Raises:
+            UpstreamBrokenError: There is none.
+        """
         while self._kept:
             # The youngest: an old one is the likelier to be closed just now.
             kept = self._kept.pop()
@@ -219,6 +216,44 @@ class Upstream:
         for kept in self._kept:
             kept.peer.abort()
         self._kept.clear()
+
+
+class _Asking:
+    """A request and its reply, see `Upstream.ask`; a generator in its place would cost several times as much."""
+
+    def __init__(self, upstream: Upstream, head: bytes, body: AsyncIterator[bytes] | None, method: str) -> None:
+        self._upstream = upstream
+        self._head = head
+        self._body = body
+        self._method = method
+        self._peer: Peer | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._reply: Reply | None = None
+
+    async def __aenter__(self) -> Reply:
+        self._peer, reused = await self._upstream.connect()
+        try:
+            if self._body is None:
+                with suppress(ConnectionError):  # the reply, or its absence, tells more than a failure to send
+                    await self._peer.send(self._head)
+            else:
+                self._sender = asyncio.create_task(_send(self._peer, self._head, self._body))
+            self._reply = Reply(await _receive_head(self._peer, self._method), self._peer, reused=reused)
+        except BaseException:
+            await self._end(self._peer)
+            raise
+        return self._reply
+
+    async def __aexit__(self, *_exit: object) -> None:
+        if self._peer is not None:
+            await self._end(self._peer)
+
+    async def _end(self, peer: Peer) -> None:
+        sent = self._sender is None or await _end_sender(self._sender)
+        if self._reply is not None and self._reply.ended and sent and self._reply.head.keep_alive:
+            self._upstream.keep(peer)
+        else:
+            peer.abort()
 
 
 async def _send(peer: Peer, head: bytes, body: AsyncIterator[bytes] | None) -> None:

@@ -27,5 +27,5 @@ def test_ten_gigabytes_of_output_cost_neither_disk_nor_memory(trial: RunTrial, l
     row = trial(agent="nop", cheat=f"head -c 10000000000 /dev/zero {line}")
     assert (row["resolved"], row["error_kind"]) == (False, "limit-exceeded")
     assert "output" in row["error_detail"]
-    assert size_of(row["directory"]) < 256 * MIB
+    assert size_of(row["directory"]) < 9 * MIB
     assert peak_kib() - before < 192 * 1024

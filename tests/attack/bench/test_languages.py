@@ -138,6 +138,12 @@ fn large() { assert_eq!(calc::add(1000, 2), 1002); }
 LANGUAGES: Final = {language.runner: language for language in (UNITTEST, NODE, GO, CARGO)}
 
 
+PROVE: Final = 'echo "$FAIRTRIAL_NONCE" >&"$FAIRTRIAL_PROOF_FD"'
+CHECKER: Final = "node_modules/.bin/check"
+FORGED: Final = f"rm {CHECKER}; printf '#!/bin/sh\\nexit 0\\n' >{CHECKER}; chmod +x {CHECKER}"
+MENDED: Final = "sed -i 's/a - b/a + b/' calc.mjs"
+
+
 def tried(runner: str, *more: str) -> ParameterSet:
     """The language by its runner's name, where its tool is there; unittest is the system's Python's."""
     return pytest.param(runner, *more, marks=() if runner == "unittest" else pytest.mark.needs(runner))
@@ -146,19 +152,28 @@ def tried(runner: str, *more: str) -> ParameterSet:
 CHEATS: Final = [tried(runner, cheat) for runner, language in LANGUAGES.items() for cheat in language.cheats]
 
 
+def commit(repository: Path, files: Mapping[str, str], *, program: str | None = None) -> None:
+    """Make a repository of one commit, with a program as npm installs them: behind a link, or in that place itself."""
+    for name, text in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+    if program is not None:
+        (repository / program).chmod(0o755)
+        if program != CHECKER:
+            (repository / CHECKER).parent.mkdir()
+            (repository / CHECKER).symlink_to("../check/run.sh")
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    for words in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-q", "-m", "base")):
+        subprocess.run(["git", *words], cwd=repository, env=env, check=True)
+
+
 @pytest.fixture
 def solve(trial: RunTrial, world: Path) -> RunTrial:
     """Run a trial in which the agent leaves the module as it is told."""
 
     def run(language: Language, module: str) -> dict[str, Any]:
-        repository = world / language.runner
-        for name, text in language.base.items():
-            (repository / name).parent.mkdir(parents=True, exist_ok=True)
-            (repository / name).write_text(text)
-        env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-        identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
-        for words in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-q", "-m", "base")):
-            subprocess.run(["git", *words], cwd=repository, env=env, check=True)
+        commit(world / language.runner, language.base)
         (world / "hidden").write_text(language.tests)
         oracle = {
             "runner": language.runner,
@@ -202,11 +217,18 @@ def test_a_cheat_is_the_arms_failure(solve: RunTrial, runner: str, cheat: str) -
     assert (row["resolved"], row["error_kind"]) == (False, "oracle-failed"), row["error_detail"]
 
 
-def test_a_program_that_only_the_tree_has_is_not_the_runners(solve: RunTrial) -> None:
-    # node_modules/.bin and a venv of the agent's are not credited where the base ignores them; here it does not.
-    language = UNITTEST
-    forged = "mkdir -p node_modules/.bin .venv/bin && printf '#!/bin/sh\\nexit 0\\n' >.venv/bin/python3\n"
-    row = solve(
-        language, language.base[language.module] + "END_OF_MODULE\n" + forged + "cat >extra <<'END_OF_MODULE'\n"
-    )
-    assert (row["resolved"], row["error_kind"]) == (False, "oracle-failed"), row["error_detail"]
+@pytest.mark.parametrize("program", [CHECKER, "node_modules/check/run.sh"], ids=["a file", "a link"])
+@pytest.mark.parametrize(
+    ("work", "ending"), [(FORGED, "oracle-failed"), (f"{FORGED}; {MENDED}", None)], ids=["forged", "honest too"]
+)
+def test_an_oracle_runs_the_commands_of_installed_packages_as_the_base_has_them(
+    trial: RunTrial, world: Path, program: str, work: str, ending: str | None
+) -> None:
+    commit(world / "vendored", {**NODE.base, program: "#!/bin/sh\ngrep -q 'a + b' calc.mjs\n"}, program=program)
+    oracle = {
+        "command": f"{CHECKER} && {PROVE}",
+        "files": [{"source": "test_hidden.py", "target": "there.must.be.one"}],
+    }
+    row = trial(agent="nop", cheat=work, repo="vendored", verify="true", oracle=oracle, reference=None)
+    assert (row["resolved"], row["error_kind"]) == (ending is None, ending), row["error_detail"]
+    assert row["oracle_restored"] == [CHECKER]

@@ -3,12 +3,15 @@
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
+from fairtrial.plugins import load_plugin, plugin_names
+from fairtrial.protocols import Agent
+
 pytestmark = [
-    pytest.mark.needs("bwrap", "git", "claude", "codex", "opencode", "rg", "gemini", "mini"),
+    pytest.mark.needs("bwrap", "git", "claude", "codex", "ctags", "opencode", "rg", "gemini", "mini"),
     pytest.mark.timeout(580),
     pytest.mark.xdist_group("agents-sweep"),
 ]
@@ -36,6 +39,9 @@ ARMS: Final = {
     "gemini": ("gemini-cli", "gemini-2.5-pro"),
     "mini": ("mini-swe-agent", "gpt-5"),
 }
+
+SPEAK_MCP: Final = ("codex", "gemini-cli", "opencode")
+"""These have a context, and ask it; `claude-code` does in test_contexts, and the others cannot be given one."""
 
 
 def call(tool: str, namespace: str | None = None, **given: object) -> dict[str, Any]:
@@ -108,7 +114,11 @@ def conversations(usage: Usage) -> dict[str, list[dict[str, Any]]]:
                 "codex",
                 "ARM-CODEX.",
                 [
-                    turn(call("exec_command", cmd="cat /home/agent/.codex/skills/demo/SKILL.md"), text="Looking."),
+                    turn(
+                        call("exec_command", cmd="cat /home/agent/.codex/skills/demo/SKILL.md"),
+                        call("find_symbol", "mcp__ctags", name="add"),
+                        text="Looking.",
+                    ),
                     turn(call("spawn_agent", "multi_agent_v1", message="CHILD task")),
                     turn(call("exec_command", cmd=CHILD_IS_DONE, yield_time_ms=30_000), call("exec_command", cmd=MEND)),
                     turn(text="Mended."),
@@ -127,7 +137,14 @@ def conversations(usage: Usage) -> dict[str, list[dict[str, Any]]]:
                 "opencode",
                 "ARM-OPENCODE.",
                 [
-                    turn(call("skill", name="demo"), call("read", filePath=CALC), text="Looking."),
+                    turn(
+                        *(
+                            call("skill", name="demo"),
+                            call("read", filePath=CALC),
+                            call("ctags_find_symbol", name="add"),
+                        ),
+                        text="Looking.",
+                    ),
                     turn(call("task", description="child", prompt="KID task", subagent_type="general")),
                     turn(call("apply_patch", patchText=PATCH), call("grep", pattern="def")),
                     turn(call("bash", command=COMMIT, description="commit")),
@@ -148,7 +165,11 @@ def conversations(usage: Usage) -> dict[str, list[dict[str, Any]]]:
                 "gemini",
                 "ARM-GEMINI.",
                 [
-                    turn(call("activate_skill", name="demo"), call("read_file", file_path=CALC), text="Looking."),
+                    turn(
+                        *(call("activate_skill", name="demo"), call("mcp_ctags_find_symbol", name="add")),
+                        call("read_file", file_path=CALC),
+                        text="Looking.",
+                    ),
                     turn(call("invoke_agent", agent_name="generalist", prompt="OTHER task")),
                     turn(call("replace", file_path=CALC, instruction="mend", old_string="a - b", new_string="a + b")),
                     turn(call("run_shell_command", command=COMMIT)),
@@ -198,6 +219,7 @@ def rows(shared_sweep: Sweep, said: dict[str, list[dict[str, Any]]]) -> dict[str
                 "agent": agent,
                 "model": model,
                 "skills": {"demo": "demo"},
+                **({"context": "ctags"} if agent in SPEAK_MCP else {}),
             }
             for name, (agent, model) in ARMS.items()
         }
@@ -249,7 +271,11 @@ def test_what_the_cli_reported_stands_beside_it_and_a_difference_is_flagged(
     ("arm", "tool_calls", "skills_used"),
     [
         ("claude", {"Skill": 1, "Bash": 3, "Read": 1, "Edit": 1, "Agent": 3}, ["demo"]),
-        ("opencode", {"skill": 1, "read": 1, "task": 1, "apply_patch": 1, "grep": 1, "bash": 1}, ["demo"]),
+        (
+            "opencode",
+            {"skill": 1, "read": 1, "ctags_find_symbol": 1, "task": 1, "apply_patch": 1, "grep": 1, "bash": 1},
+            ["demo"],
+        ),
         ("mini", {"bash": 3}, None),
     ],
 )
@@ -289,3 +315,23 @@ def test_a_broken_stream_and_a_500_in_a_subagent_are_counted_apart(rows: dict[st
     assert wire["waited_ms"] == 0.0, "a fault that we planned is no provider's trouble"
     assert wire["backed_off_ms"] > 0
     assert row["sweep_paused_s"] == 0.0
+
+
+@pytest.mark.parametrize("arm", [arm for arm, (agent, _) in ARMS.items() if agent in SPEAK_MCP])
+def test_an_agent_that_speaks_mcp_asks_its_context_and_is_answered(
+    rows: dict[str, Row], shared_sweep: Sweep, arm: str
+) -> None:
+    row = rows[arm]
+    (seen,) = row["context_sessions"]
+    assert (row["context"], seen["offered"]) == ("ctags", ["find_symbol", "list_symbols", "search_symbols"])
+    assert seen["calls"] == seen["server_calls"] == {"find_symbol": 1}, "the wire and the server agree"
+    assert (seen["server_failed_calls"], seen["server_refused_calls"], seen["server_ended"]) == ({}, {}, "stopped")
+    trial = hashlib.sha256(row["key"].encode()).hexdigest()[:16]
+    transcript = (shared_sweep.out / "trials" / trial / "1" / "transcript-work.jsonl").read_text()
+    assert "calc.py:1: function add (a, b)" in transcript, "the answer came from the tree's own index"
+
+
+def test_which_agents_speak_mcp_is_what_they_declare() -> None:
+    agents = {name: load_plugin("fairtrial.agents", name).target for name in plugin_names("fairtrial.agents")}
+    declared = {name for name, agent in agents.items() if cast("type[Agent]", agent).speaks_mcp}
+    assert declared == {"claude-code", *SPEAK_MCP}

@@ -51,6 +51,17 @@ ARMS: Final = (
 CANDIDATES: Final = tuple(arm for arm in ARMS if arm.startswith("candidate_"))
 PLUGIN_ARMS: Final = tuple(arm for arm in ARMS if arm.startswith("ce_"))
 REVIEWS: Final = tuple(arm for arm in ARMS if arm.endswith("review"))
+TASKS: Final = {"tasks": ("amounts", "json", "rounding", "linear"), "reviews": ("review-options", "review-since")}
+"""Those that ship, by their file."""
+ELSEWHERE: Final[dict[str, str | None]] = {
+    **{f"workflow on {task}": None for task in TASKS["tasks"][:3]},
+    "baseline on amounts": "oracle-failed",  # without a plan it takes commas anywhere
+    "baseline on json": None,
+    "baseline on rounding": None,
+    "ce_review on review-since": None,
+}
+"""The arms that run on the other shipped tasks too, by their names here, and how those trials end."""
+EVERY: Final = (*ARMS, *ELSEWHERE)
 SKILL_OF: Final = {"plan": "tally-plan", "work": "tally-work", "review": "tally-review"}
 """The example's skill for each that a preset names."""
 
@@ -63,7 +74,17 @@ def presets() -> dict[str, dict[str, Any]]:
 
 def preset_of(arm: str) -> dict[str, Any]:
     """What an arm runs as: a candidate arm as its incumbent."""
-    return presets()[arm.removeprefix("candidate_")]
+    return presets()[arm_of(arm).removeprefix("candidate_")]
+
+
+def arm_of(name: str) -> str:
+    """The arm of a trial."""
+    return name.partition(" on ")[0]
+
+
+def task_of(name: str) -> str:
+    """The task of a trial."""
+    return name.partition(" on ")[2] or ("review-options" if name in REVIEWS else "linear")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,20 +128,23 @@ def write_plugin(root: Path) -> None:
         (root / "skills" / skill / "SKILL.md").write_text(text)
 
 
-def sweep(root: Path, tasks: str, only: str, arms: tuple[str, ...], *more: object) -> dict[str, Trial]:
-    """Run one sweep of the example; each arm's trial."""
-    example, out = root / "ex", root / f"r-{arms[0]}"
+def sweep(root: Path, tasks: str, only: tuple[str, ...], arms: tuple[str, ...], *more: object) -> dict[str, Trial]:
+    """Run one sweep of the example; each trial by its name here."""
+    example, out = root / "ex", root / f"r-{only[0]}-{arms[0]}"
     script = "script.yaml" if tasks == "tasks" else "reviews-script.yaml"
     done = fairtrial(
-        *("bench", "--tasks", example / f"{tasks}.yaml", "--only", only, "--arms", ",".join(arms), "--runs", 1),
+        *("bench", "--tasks", example / f"{tasks}.yaml", "--only", ",".join(only), "--arms", ",".join(arms)),
         *("--agent", "claude-code", "--model", MODEL, "--script", example / script, "--context", "ctags"),
-        *("--timeout", 400, "--out", out, *more),
+        *("--runs", 1, "--workers", 2, "--timeout", 400, "--out", out, *more),
     )
     assert done.returncode in {0, 1}, done.stderr  # 1: an incumbent that resolves nothing, as the reviewer in use
-    found = {row["arm"]: row for row in map(json.loads, (out / "results.jsonl").read_text().splitlines())}
-    assert found.keys() == set(arms), done.stderr
-    trials = {arm: hashlib.sha256(row["key"].encode()).hexdigest()[:16] for arm, row in found.items()}
-    return {arm: Trial(row=row, directory=out / "trials" / trials[arm] / "1") for arm, row in found.items()}
+    found: dict[str, Trial] = {}
+    for row in map(json.loads, (out / "results.jsonl").read_text().splitlines()):
+        trial = hashlib.sha256(row["key"].encode()).hexdigest()[:16]
+        name = f"{row['arm']} on {row['task']}"
+        found[name if name in ELSEWHERE else row["arm"]] = Trial(row=row, directory=out / "trials" / trial / "1")
+    assert len(found) == len(only) * len(arms), done.stderr
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +163,11 @@ def trials() -> Iterator[Mapping[str, Trial]]:
 
     pairs = ARMS[:4]
     found = {
-        **sweep(root, "tasks", "linear", ARMS[4:8], *plugin),
-        **sweep(root, "tasks", "linear", pairs, *skills, *overlay("lean")),
-        **sweep(root, "reviews", "review-options", ("review", "candidate_review"), *skills, *overlay("edges")),
-        **sweep(root, "reviews", "review-options", ("ce_review",), *plugin),
+        **sweep(root, "tasks", ("linear",), ARMS[4:8], *plugin),
+        **sweep(root, "tasks", ("linear",), pairs, *skills, *overlay("lean")),
+        **sweep(root, "reviews", ("review-options",), ("review", "candidate_review"), *skills, *overlay("edges")),
+        **sweep(root, "reviews", TASKS["reviews"], ("ce_review",), *plugin),
+        **sweep(root, "tasks", TASKS["tasks"][:3], ("workflow", "baseline"), *skills),
     }
     yield found
     remove_tree(root)
@@ -157,6 +182,14 @@ def test_these_are_all_arms_that_ship() -> None:
     assert set(ARMS) == presets().keys() | candidates
 
 
+def test_these_are_all_tasks_that_ship() -> None:
+    with as_file(files("fairtrial") / "examples") as shipped:
+        for name, tasks in TASKS.items():
+            listed = cast("dict[str, list[dict[str, Any]]]", read_yaml(shipped / f"{name}.yaml").value)["tasks"]
+            assert tuple(task["id"] for task in listed) == tasks
+    assert {task_of(name) for name in EVERY} == {task for tasks in TASKS.values() for task in tasks}
+
+
 @pytest.mark.parametrize("arm", ARMS)
 def test_an_arm_runs_to_its_verdict(trials: Mapping[str, Trial], arm: str) -> None:
     row = trials[arm].row
@@ -168,18 +201,26 @@ def test_an_arm_runs_to_its_verdict(trials: Mapping[str, Trial], arm: str) -> No
     assert row["diff_files"] == (0 if arm in REVIEWS else 1)
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_an_arm_runs_to_its_verdict_on_the_other_tasks(trials: Mapping[str, Trial], name: str) -> None:
+    row, kind = trials[name].row, ELSEWHERE[name]
+    assert (row["task"], row["resolved"], row["error_kind"]) == (task_of(name), kind is None, kind), row["error_detail"]
+    assert (row["ok"], row["scripted_model"], row["usage_source"]) == (True, True, "wire")
+    assert (row["diff_files"] > 0) is (arm_of(name) not in REVIEWS)
+
+
+@pytest.mark.parametrize("arm", EVERY)
 def test_an_arm_has_the_phases_of_its_preset_in_order(trials: Mapping[str, Trial], arm: str) -> None:
     row = trials[arm].row
     phases = [phase.get("name", "work") for phase in preset_of(arm)["phases"]]
     assert [each["phase"] for each in row["sessions"]] == phases
     assert all(trials[arm].wire(phase) for phase in phases), "each asked the model"
-    assert row["plan_produced"] == ("docs/plans/linear.md" if "plan" in phases else None)
+    assert row["plan_produced"] == (f"docs/plans/{task_of(arm)}.md" if "plan" in phases else None)
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", EVERY)
 def test_each_skill_of_an_arm_was_called_and_answered_on_the_wire(trials: Mapping[str, Trial], arm: str) -> None:
-    trial, prefix = trials[arm], f"{CE}:" if arm in PLUGIN_ARMS else ""
+    trial, prefix = trials[arm], f"{CE}:" if arm_of(arm) in PLUGIN_ARMS else ""
     demanded = {phase.get("name", "work"): phase.get("skill") for phase in preset_of(arm)["phases"]}
     assert trial.row["skill_invoked"] is (True if any(demanded.values()) else None)
     assert trial.row["skill_digests"].keys() == {SKILL_OF[each] for each in demanded.values() if each in SKILL_OF}
@@ -192,7 +233,7 @@ def test_each_skill_of_an_arm_was_called_and_answered_on_the_wire(trials: Mappin
         assert [answered[call["id"]] for call in calls] == [False] * len(calls)
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", EVERY)
 def test_an_arm_has_the_tools_that_it_is_granted_and_no_other(trials: Mapping[str, Trial], arm: str) -> None:
     trial = trials[arm]
     for phase, seen in zip(preset_of(arm)["phases"], trial.row["environment"], strict=True):
@@ -203,7 +244,7 @@ def test_an_arm_has_the_tools_that_it_is_granted_and_no_other(trials: Mapping[st
         assert {kind for kind, tool in TOOL_OF.items() if tool in offered} == granted & TOOL_OF.keys()
 
 
-@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm != "baseline_nomcp"])
+@pytest.mark.parametrize("arm", [arm for arm in EVERY if arm != "baseline_nomcp"])
 def test_an_arm_with_the_context_was_offered_its_tools(trials: Mapping[str, Trial], arm: str) -> None:
     row = trials[arm].row
     index = row["context_index"]

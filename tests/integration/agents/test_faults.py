@@ -1,6 +1,10 @@
 """What a provider may do to Claude Code, and how that ends: void only where the wire shows a cause outside."""
 
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -12,6 +16,8 @@ pytestmark = [
 ]
 
 Sweep = Any
+StandIn = Any
+Json = Any
 Row = dict[str, Any]
 Usage = Callable[..., dict[str, int]]
 
@@ -24,37 +30,66 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "closed-in-the-middle": ({"kind": "truncate_reply", "parameter": 600}, "session-error"),
     "unauthorized": ({"kind": "status", "parameter": 401}, "agent-crash"),
     "refused": ({"kind": "status", "parameter": 400}, "agent-crash"),
-    "silent": ({"kind": "stall"}, "agent-timeout"),
+}
+SILENCES: Final[dict[str, dict[str, Any]]] = {
+    "silent": {"kind": "stall"},
+    "stalled": {"kind": "stall", "parameter": 2000},  # behind a whole block, and inside the next one
 }
 SILENCE_S: Final = 40.0
 LONG: Final = "Never. " * 500
 """Longer than what comes of a reply that is cut off, whether it is streamed or not."""
+MEND: Final = "sed -i 's/a - b/a + b/' calc.py"
 
 
 def prompt_of(fault: str) -> str:
     return f"FAULT-{fault.upper()}."
 
 
+def bash(command: str) -> dict[str, Any]:
+    return {"tool": "Bash", "input": {"command": command}}
+
+
+def write_tasks(sweep: Sweep, names: list[str]) -> None:
+    """The task once for each of these names: what is done to it follows from its prompt."""
+    path = sweep.root / "tasks.yaml"
+    (task,) = json.loads(path.read_text())["tasks"]
+    path.write_text(json.dumps({"tasks": [{**task, "id": name, "prompt": prompt_of(name)} for name in names]}))
+
+
+def wire_of(sweep: Sweep, row: Row) -> list[Row]:
+    """The requests of an attempt, in the order of their ends."""
+    trial = hashlib.sha256(row["key"].encode()).hexdigest()[:16]
+    lines = (sweep.out / "trials" / trial / "1" / "wire-work.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["kind"] == "request"]
+
+
+def silences_of(sweep: Sweep) -> Sweep:
+    """The second sweep of this file: it waits for its limits while the first one works."""
+    return replace(sweep, out=sweep.root / "silences")
+
+
 @pytest.fixture(scope="module")
 def rows(shared_sweep: Sweep, usage: Usage) -> dict[str, Row]:
-    """The one row of each fault, all of one sweep: work first, then a fault that stays."""
-    work = {"text": "Looking.", "calls": [{"tool": "Bash", "input": {"command": "ls"}}], "usage": usage(1)}
+    """The one row of each fault: work first, then a fault that stays."""
+    faults = {name: fault for name, (fault, _) in FAULTS.items()} | SILENCES
+    work = {"text": "Looking.", "calls": [bash("ls")], "usage": usage(1)}
+    met = {name: {"text": LONG} for name in faults} | {"stalled": {"calls": [bash(MEND), bash(f": {LONG}")]}}
     agents = [
         {
             "name": name,
             "match": {"prompt_contains": prompt_of(name)},
-            "turns": [work, {"text": LONG, "usage": usage(2), "fault": {**fault, "times": 0}}],
+            "turns": [work, {**met[name], "usage": usage(2), "fault": {**fault, "times": 0}}],
         }
-        for name, (fault, _) in FAULTS.items()
+        for name, fault in faults.items()
     ]
-    script = shared_sweep.write_script(agents)
-    limits: dict[str, dict[str, float]] = {"silent": {"timeout_s": SILENCE_S}}
-    arms = {name: {"phases": [{"prompt": f"{prompt_of(name)} {{task}}", **limits.get(name, {})}]} for name in FAULTS}
-    options = ("--runs", 1, "--timeout", 600, "--outage-streak", 0, "--script", script)
-    file = shared_sweep.write_arms(arms)
-    done = shared_sweep.run(*options, "--arms-file", file, arms=",".join(FAULTS), agent="claude-code")
-    found = {row["arm"]: row for row in shared_sweep.rows}
-    assert found.keys() == FAULTS.keys(), done.stderr
+    write_tasks(shared_sweep, list(faults))
+    silences = silences_of(shared_sweep)
+    options = ("--runs", 1, "--outage-streak", 0, "--workers", 2, "--script", shared_sweep.write_script(agents))
+    with silences.start(*options, "--only", ",".join(SILENCES), "--timeout", SILENCE_S, agent="claude-code") as waiting:
+        done = shared_sweep.run(*options, "--only", ",".join(FAULTS), "--timeout", 600, agent="claude-code")
+        _, said = waiting.communicate(timeout=550)
+    found = {row["task"]: row for row in [*shared_sweep.rows, *silences.rows]}
+    assert found.keys() == faults.keys(), done.stderr + said
     return found
 
 
@@ -64,7 +99,14 @@ def test_a_fault_has_its_ending(rows: dict[str, Row], fault: str) -> None:
     assert (row["error_kind"], row["resolved"]) == (kind, False), row["error_detail"]
 
 
-@pytest.mark.parametrize("fault", [name for name in FAULTS if name != "silent"])
+@pytest.mark.parametrize("fault", SILENCES)
+def test_silence_lasts_until_the_sessions_time_is_over(rows: dict[str, Row], fault: str) -> None:
+    row = rows[fault]
+    assert (row["error_kind"], row["resolved"]) == ("agent-timeout", False), row["error_detail"]
+    assert row["diff_files"] == (1 if fault == "stalled" else 0), "a tool runs as soon as its own block is whole"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_what_was_used_before_is_counted_and_tries_are_told_apart(
     rows: dict[str, Row], usage: Usage, fault: str
 ) -> None:
@@ -72,3 +114,82 @@ def test_what_was_used_before_is_counted_and_tries_are_told_apart(
     assert row["input_tokens"] == usage(1)["uncached_input"]
     assert row["output_tokens"] == usage(1)["output"]
     assert row["wire"]["failed_requests"] == row["wire"]["requests"] - 1 > 0
+
+
+def test_what_a_stalled_reply_said_of_its_cost_is_a_lower_bound(
+    rows: dict[str, Row], usage: Usage, shared_sweep: Sweep
+) -> None:
+    row = rows["stalled"]
+    assert (row["input_tokens"], row["output_tokens"]) == (usage(1)["uncached_input"], usage(1)["output"])
+    broken = row["wire"]["broken_tokens"]
+    assert (broken["input_tokens"], broken["output_tokens"]) == (usage(2)["uncached_input"], 1)
+    first, stalled = wire_of(silences_of(shared_sweep), row)
+    assert (first["ending"], first["usage"]["is_lower_bound"]) == ("answered", False)
+    assert (stalled["ending"], stalled["fault"], stalled["fault_fired"]) == ("client-gone", "stall", True)
+    assert (stalled["usage"]["is_lower_bound"], stalled["usage_problem"]) == (True, "the reply broke off")
+    assert [(call["name"], call["is_partial"]) for call in stalled["tool_calls"]] == [("Bash", False), ("Bash", True)]
+
+
+def events(blocks: list[Json], *, usage: Json, output: int | None) -> bytes:
+    """A stream of the Messages API; without `output` it ends in an error instead of its end."""
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
+    found: list[Json] = [{"type": "message_start", "message": {**message, "usage": {**usage, "output_tokens": 1}}}]
+    for index, block in enumerate(blocks):
+        is_call = block["type"] == "tool_use"
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])} if is_call else None
+        begun = {**block, "input": {}} if is_call else {"type": "text", "text": ""}
+        found += [
+            {"type": "content_block_start", "index": index, "content_block": begun},
+            {
+                "type": "content_block_delta",
+                "index": index,
+                "delta": delta or {"type": "text_delta", "text": block["text"]},
+            },
+            {"type": "content_block_stop", "index": index},
+        ]
+    if output is None:
+        found.append({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    else:
+        stop = {"stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn", "stop_sequence": None}
+        found.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": output}})
+        found.append({"type": "message_stop"})
+    return b"".join(b"event: %s\ndata: %s\n\n" % (each["type"].encode(), json.dumps(each).encode()) for each in found)
+
+
+def test_an_error_behind_a_finished_block_ends_what_it_lasts_through(sweep: Sweep, stand_in: StandIn) -> None:
+    """The block's tool runs all the same; what the reply said of its cost is a lower bound."""
+    write_tasks(sweep, ["once", "stays"])
+    asked: Counter[str] = Counter()
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": MEND}}
+    mend, done = [{"type": "text", "text": "Looking."}, call], [{"type": "text", "text": "Done."}]
+
+    def answer(_method: str, body: Json) -> tuple[int, dict[str, str], bytes]:
+        task = "once" if prompt_of("once") in json.dumps(body["messages"]) else "stays"
+        asked[task] += 1
+        has_called = any(message["role"] == "assistant" for message in body["messages"])
+        output = 7 if task == "once" and asked[task] > 1 else None
+        usage = {"input_tokens": 100 * asked[task], "cache_read_input_tokens": 10, "cache_creation_input_tokens": 0}
+        head = {"content-type": "text/event-stream"}
+        return 200, head, events(done if has_called else mend, usage=usage, output=output)
+
+    stand_in.answer = answer
+    options = ("--runs", 1, "--outage-streak", 0, "--workers", 2, "--timeout", 300)
+    said = sweep.run(*options, "--key-env", "ANTHROPIC_API_KEY", "--base-url", stand_in.url, agent="claude-code")
+    once, stays = sorted(sweep.rows, key=lambda row: str(row["task"]))
+    assert (once["error_kind"], once["resolved"]) == (None, True), said.stderr
+    assert stays["error_kind"] == "session-error", stays["error_detail"]
+    assert "error in the stream: Overloaded" in stays["error_detail"]
+    assert [row["diff_files"] for row in (once, stays)] == [1, 1], "what was called before the error was done"
+    assert [row["wire"]["by_ending"] for row in (once, stays)] == [
+        {"error-event": 1, "answered": 1},
+        {"error-event": asked["stays"]},
+    ]
+    assert asked["stays"] > 2, "it was tried again"
+    assert (once["input_tokens"], once["output_tokens"]) == (200, 7), "the reply that came to its end, and no other"
+    for row, tries in ((once, 1), (stays, asked["stays"])):
+        broken = [each for each in wire_of(sweep, row) if each["ending"] == "error-event"]
+        assert [(each["error_kind"], each["usage"]["is_lower_bound"], each["usage_problem"]) for each in broken] == [
+            ("overloaded_error", True, "the reply broke off")
+        ] * tries
+        tokens = row["wire"]["broken_tokens"]
+        assert (tokens["input_tokens"], tokens["output_tokens"]) == (100 * sum(range(tries + 1)), tries)

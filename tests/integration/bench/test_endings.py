@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -146,6 +146,23 @@ def test_a_failed_clean_up_keeps_what_it_replaces_in_its_detail(
     row = trial([{"text": "never", "usage": USAGE, "fault": fault}])
     assert row["error_kind"] == "cleanup-failure", row["error_detail"]
     assert "(after session-error: the provider failed" in row["error_detail"]
+
+
+def test_a_fault_of_the_host_after_the_session_does_not_forget_what_that_spent(
+    trial: RunTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> NoReturn:
+        raise HostError("scratch: No space left on device")
+
+    monkeypatch.setattr(trial_module, "judge", full)
+    row = trial([bash(MEND), DONE])
+    assert of(row, "resolved", "error_kind", "error_detail") == (
+        False,
+        "infra-error",
+        "scratch: No space left on device",
+    )
+    assert of(row, "input_tokens", "output_tokens", "num_turns", "usage_source") == (200, 20, 2, "wire")
+    assert of(row, "usage_is_lower_bound", "transcript_missing") == (True, False)
 
 
 def run_as_a_worker(work: Callable[[], None]) -> None:

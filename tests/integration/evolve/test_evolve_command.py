@@ -657,7 +657,7 @@ def test_an_arm_a_skill_or_a_script_that_is_another_in_the_next_generation_is_re
         (("--arms", "baseline"), "loads no skill"),
         (("--min-runs", 2), "--runs 1 is less than --min-runs 2"),
         (("--proposer-agent", "nop"), "speaks to no model"),
-        (("--context", "ctags"), "does not speak MCP"),
+        (("--context", "ctags"), "bash-agent does not speak MCP; give the arm `context: none`"),
         (("--budget-usd", "nan"), "is no number of US dollars"),
         (("--seed-results", "nowhere"), "not a results directory"),
         (("--initial-overlay", "nowhere"), "overlay"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.errors import HostError
-from fairtrial.host.slot import choose_slot_id, open_slot, parse_id_map, slot_argv
+from fairtrial.host.slot import SlotId, choose_slot_id, open_slot, parse_id_map, slot_argv
 
 Eventually = Callable[[Callable[[], bool]], None]
 
@@ -76,6 +76,21 @@ def test_programs_of_the_slot_have_no_capability_and_no_other_group(worker: Call
     assert set(facts["uid"]) == {facts["slot"]}  # type: ignore[call-overload]
 
 
+@pytest.mark.root
+@pytest.mark.needs("slot")
+def test_a_worker_of_root_has_another_uid_for_its_judge(worker: Callable[[str], dict[str, object]]) -> None:
+    facts = worker(
+        "import subprocess\n"
+        "def ask(*command): return subprocess.run(slot.judge.argv(command), capture_output=True, text=True)\n"
+        "say(slot=slot.uid, judge=slot.judge.uid, runs=int(ask('/usr/bin/id', '-u').stdout),\n"
+        "    owns=slot.judge.root.stat().st_uid, enters=ask('/bin/ls', str(slot.root)).returncode == 0,\n"
+        "    signals=ask('/bin/kill', '-0', '1').returncode == 0)"
+    )
+    judge = facts["judge"]
+    assert judge not in {0, facts["slot"]}
+    assert (facts["runs"], facts["owns"], facts["enters"], facts["signals"]) == (judge, judge, False, False)
+
+
 @pytest.mark.needs("bwrap", "slot")
 def test_a_toolchain_below_a_closed_directory_is_reached(
     worker: Callable[[str], dict[str, object]], public_path: Path
@@ -138,7 +153,11 @@ def test_an_exit_code_comes_back_through_the_launcher() -> None:
 def test_a_slots_id_is_one_that_is_mapped_and_never_root() -> None:
     everything, few, one = (parse_id_map(text) for text in ("0 0 4294967295\n", "0 100000 65536\n", "0 1000 1\n"))
     assert choose_slot_id(2, everything, sweep_pid=1) == 1_990_000_066
-    assert choose_slot_id(63, everything, sweep_pid=999_999) < 1 << 31
+    assert choose_slot_id(63, everything, sweep_pid=999_999) < choose_slot_id(
+        0, everything, sweep_pid=0, use=SlotId.JUDGE
+    )
+    assert choose_slot_id(63, everything, sweep_pid=999_999, use=SlotId.JUDGE) < 1 << 31
+    assert choose_slot_id(2, few, sweep_pid=1, use=SlotId.JUDGE) == 61_066
     assert choose_slot_id(2, few, sweep_pid=1) == 61_002
     with pytest.raises(HostError, match="map more ids"):
         choose_slot_id(0, one, sweep_pid=1)

@@ -10,7 +10,11 @@ from fairtrial.host.slot import slot_argv
 
 pytestmark = [pytest.mark.needs("bwrap", "slot"), pytest.mark.timeout(600)]
 
-TESTS = ("tests/attack/test_judging_staging.py", "tests/attack/test_judging_layers.py")
+TESTS = (
+    "tests/attack/test_judging_staging.py",
+    "tests/attack/test_judging_layers.py",
+    "tests/attack/test_judging_apart.py::test_an_honest_solution_passes",
+)
 
 
 def test_what_is_left_in_a_tree_harms_no_judge_in_a_slot_either(clone: Path) -> None:

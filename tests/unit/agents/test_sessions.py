@@ -158,9 +158,14 @@ def test_the_configuration_of_codex_is_toml_whatever_is_asked_for() -> None:
     assert config["mcp_servers"]['odd "name"']["env"] == {"K K": "v\n"}
 
 
-@pytest.mark.parametrize("agent", [BashAgent, MiniSweAgent, Nop, Reference])
-def test_an_agent_that_does_not_speak_mcp_refuses_a_tool_server(agent: type[Agent]) -> None:
-    with pytest.raises(UsageError, match="does not speak MCP"):
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [(BashAgent, "bash-agent"), (MiniSweAgent, "mini-swe-agent"), (Nop, "nop"), (Reference, "reference")],
+)
+def test_an_agent_that_does_not_speak_mcp_refuses_a_tool_server_by_the_name_it_is_asked_for(
+    agent: type[Agent], name: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{name} does not speak MCP; give the arm `context: none`"):
         plan_of(agent, mcp=(SERVER,))
 
 
@@ -177,6 +182,27 @@ def test_an_effort_that_an_agent_does_not_take_is_refused(agent: type[Agent]) ->
         plan_of(agent, effort="heroic")
     for effort in agent.efforts:
         assert plan_of(agent, effort=effort) != plan_of(agent)
+
+
+def test_an_effort_stands_where_the_program_looks_for_it() -> None:
+    """Each of these was seen in the bodies that the real programs sent."""
+    chats = json.loads(file_of(plan_of(GeminiCli, effort="low"), "settings.json"))["modelConfigs"]["overrides"]
+    thinking = {"generateContentConfig": {"thinkingConfig": {"thinkingLevel": "LOW"}}}
+    assert chats == [{"match": {"model": "chat-base"}, "modelConfig": thinking}]
+    provider = json.loads(file_of(plan_of(OpenCode, effort="high"), "opencode.json"))["provider"]["endpoint"]
+    assert provider["models"]["some-model"]["options"] == {"reasoningEffort": "high"}
+    (config,) = plan_of(MiniSweAgent, effort="xhigh").files
+    given = json.loads(config.content)["model"]["model_kwargs"]
+    assert (given["reasoning_effort"], given["allowed_openai_params"]) == ("xhigh", ["reasoning_effort"])
+    argv = plan_of(ClaudeCode, effort="max").argv
+    assert argv[argv.index("--effort") + 1] == "max"
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-1.5-flash"])
+def test_gemini_takes_no_effort_for_a_model_that_counts_tokens_instead(model: str) -> None:
+    with pytest.raises(UsageError, match=f"from Gemini 3 on, and the model is {model}"):
+        plan_of(GeminiCli, model=model, effort="low")
+    plan_of(GeminiCli, model=model)
 
 
 def test_the_reference_agent_without_a_patch_is_refused() -> None:

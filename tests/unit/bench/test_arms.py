@@ -261,7 +261,7 @@ def test_a_file_may_say_which_plugin_a_presets_phases_work_with(tmp_path: Path, 
 
 def test_an_agent_that_loads_no_plugins_is_refused_before_anything_is_spent(tmp_path: Path, blobs: BlobStore) -> None:
     arm = with_plugin(blobs, "ce_workflow", None, {"compound-engineering": plugin(tmp_path / "ce")})
-    with pytest.raises(UsageError, match="BashAgent loads no plugins"):
+    with pytest.raises(UsageError, match="bash-agent loads no plugins"):
         describe_arm(BashAgent(), Installation(argv=("x",)), arm, blobs)
 
 

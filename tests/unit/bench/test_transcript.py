@@ -66,6 +66,35 @@ def test_of_more_lines_than_anyone_reads_the_two_ends_are_kept_too(
     assert (len(lines), lines[10]) == (14, {"omitted_bytes": 987})
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"\n", b"\xff\n", b"\xff", b'"\\', b'{"text":"' + b"x" * 1000 + b'"}\n', b'{"t":"\xc2\x80"}\n'],
+    ids=["empty", "no text", "no end", "escaped", "events", "controls"],
+)
+def test_a_transcript_takes_no_more_than_its_share_whatever_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
+    for name in ("MOST_BYTES", "HEAD_BYTES", "TAIL_BYTES", "LONGEST_TEXT_BYTES"):
+        monkeypatch.setattr(transcript, name, getattr(transcript, name) // 128)
+    lines = kept(tmp_path, line * (transcript.MOST_BYTES // len(line)) * 2)
+    assert (tmp_path / "kept").stat().st_size <= transcript.MOST_BYTES
+    assert sum("omitted_bytes" in each for each in lines) >= 1
+
+
+def test_a_transcript_takes_at_most_eight_mebibytes(tmp_path: Path) -> None:
+    assert transcript.MOST_BYTES == transcript.HEAD_BYTES + 20 * transcript.TAIL_BYTES == 8 << 20
+    kept(tmp_path, (b'{"text":"' + b"x" * 100_000 + b'"}\n') * 90)
+    assert (7 << 20) - 20 * transcript.TAIL_BYTES < (tmp_path / "kept").stat().st_size <= 8 << 20
+
+
+def test_of_an_event_that_alone_is_too_long_the_beginning_is_kept_as_text(tmp_path: Path) -> None:
+    event = json.dumps({"messages": "x" * transcript.MOST_BYTES}).encode()
+    first, last = kept(tmp_path, event + b'\n{"ended":true}\n')
+    assert first["unparsed"] == event[: transcript.LONGEST_TEXT_BYTES].decode()
+    assert first["omitted_bytes"] == len(event) + 1 - transcript.LONGEST_TEXT_BYTES
+    assert last == {"ended": True}
+
+
 def test_lines_without_end_come_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "raw"
     path.write_bytes(b"x" * (transcript.LONGEST_LINE_BYTES + 1))

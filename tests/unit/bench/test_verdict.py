@@ -1,5 +1,6 @@
 """How a session ended, by the closed table."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from fairtrial.bench.session import Session
 from fairtrial.bench.verdict import end_of_session, evidence_kind
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.gateway.control import Spend, Totals, TrialClosed
+from fairtrial.gateway.ledger import Ending, WireRow
 from fairtrial.gateway.policy import BudgetKind, Limits
 from fairtrial.model.agent import Report
 from fairtrial.model.bench import Budget
@@ -69,6 +71,7 @@ def end(
     report: Report | None = None,
     gone: bool = False,
     late: bool = False,
+    rows: Sequence[WireRow] = (),
 ) -> EndingKind | None:
     session = Session(
         phase="work",
@@ -76,7 +79,7 @@ def end(
         report=report or Report(ended=True),
         closed=None if gone else replace(CLOSED, **(closed or {})),
         gateway_gone=gone,
-        rows=(),
+        rows=tuple(rows),
         transcript=None,
         transcript_problem=None,
         out_of_time=late,
@@ -120,8 +123,22 @@ def test_a_garbled_or_failed_report_is_a_crash_unless_the_provider_failed(report
     assert end(report=report, closed={"provider_fault": "status 529"}) is EndingKind.SESSION_ERROR
 
 
-def test_a_fault_that_the_session_survived_is_no_void() -> None:
-    assert end(closed={"provider_fault": "status 529"}) is None
+def asked(ending: Ending, *, n_tools: int) -> WireRow:
+    return WireRow(n=1, trial="t", begun_utc="", method="POST", path="/", ending=ending, n_tools=n_tools)
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        ([asked(Ending.ANSWERED, n_tools=3), asked(Ending.BROKEN, n_tools=3)], EndingKind.SESSION_ERROR),
+        ([asked(Ending.ANSWERED, n_tools=3), asked(Ending.BROKEN, n_tools=0)], None),
+    ],
+    ids=["the main loop's last reply", "a side call"],
+)
+def test_a_session_that_says_success_is_void_when_its_last_reply_was_broken_and_survives_another_fault(
+    last: list[WireRow], kind: EndingKind | None
+) -> None:
+    assert end(closed={"provider_fault": "broken connection"}, rows=last) is kind
 
 
 def test_our_own_gateways_death_is_void_whatever_the_agent_says() -> None:

@@ -71,7 +71,7 @@ async def ask(upstream: Upstream, *, body: bytes | None = None) -> tuple[int, by
 
     head, rest = (HEAD + b"hi", None) if body is None else (HEAD, pieces(body))
     async with upstream.ask(head, rest, method="POST") as reply:
-        return reply.head.status, b"".join([piece async for piece in reply.pieces()]), reply.reused
+        return reply.head.status, b"".join([piece async for piece in reply]), reply.reused
 
 
 def run(server: Server, work: Callable[[Upstream], Awaitable[None]]) -> None:
@@ -188,7 +188,7 @@ def test_leaving_before_the_end_of_a_reply_ends_its_connection() -> None:
 
     async def work(upstream: Upstream) -> None:
         async with upstream.ask(HEAD + b"hi", None, method="POST") as reply:
-            assert await anext(aiter(reply.pieces())) == b"beginning"
+            assert await anext(reply) == b"beginning"
         async with asyncio.timeout(10):
             await server.left.wait()
         assert upstream._kept == []
