@@ -38,7 +38,14 @@ OPTIONS = EvolveOptions(
     proposer_model="m",
 )
 BOUND = Bound(
-    options=OPTIONS, learning=(), holdout=(), held_out=(), skills={"a": ("s",)}, base_commit="c", base_digests={}
+    options=OPTIONS,
+    learning=(),
+    holdout=(),
+    held_out=(),
+    inputs={},
+    skills={"a": ("s",)},
+    base_commit="c",
+    base_digests={},
 )
 OUTCOME = StepOutcome(
     schema=OUTCOME_SCHEMA,

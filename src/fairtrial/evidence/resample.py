@@ -10,7 +10,8 @@ the larger share; see decision 0014.
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
@@ -110,34 +111,40 @@ class _Drawer:
         self._pools = pools
         self._metric = metric
         self._seed = seed
+        # Few distinct aggregates come of many draws: an aggregate does not know in which order runs came.
         self._known: dict[tuple[str, tuple[int, ...]], ArmAggregate] = {}
-        self._centres: dict[str, float] = {}
-        self._deviations: list[float] = []
+        self._known_spread: dict[tuple[str, tuple[int, ...], float | None], ArmAggregate] = {}
+        centres: dict[str, float] = {}
+        deviations: list[float] = []
         at = MEDIAN_FIELDS.index(metric)
         for task, pool in pools.items():
             logs = [math.log(value) for run in pool if (value := run.values[at]) is not None and value > 0]
             if len(logs) == len(pool):
-                self._centres[task] = centre = fmean(logs)
+                centres[task] = centre = fmean(logs)
                 if len(pool) >= MIN_RUNS_OF_A_SPREAD:
                     correction = math.sqrt(len(pool) / (len(pool) - 1))
-                    self._deviations += [(each - centre) * correction for each in logs]
+                    deviations += [(each - centre) * correction for each in logs]
+        self._figures = {
+            task: [math.exp(min(centre + deviation, MOST_LOG)) for deviation in deviations]
+            for task, centre in centres.items()
+        }
 
     def draw_side(self, task: str, side: str, number: int) -> tuple[ArmAggregate, ArmAggregate]:
         """What is known of one side of one task in one resample: as the runs are, and with a corrected spread."""
         pool = self._pools[task]
-        # Sorted, because an aggregate does not know in which order runs came: few distinct ones are ever computed.
         drawn = tuple(sorted(_draw(len(pool), len(pool), seed=self._seed, number=number, task=task, side=side)))
         if (task, drawn) not in self._known:
             self._known[task, drawn] = _aggregate([pool[index] for index in drawn])
         as_it_is = self._known[task, drawn]
-        centre = self._centres.get(task)
-        if centre is None or not self._deviations:
+        figures = self._figures.get(task)
+        if not figures:
             return as_it_is, as_it_is
-        others = _draw(
-            len(self._deviations), len(pool), seed=self._seed, number=number, task=task, side=f"{side} spread"
-        )
-        figure = median(math.exp(min(centre + self._deviations[index], MOST_LOG)) for index in others)
-        return as_it_is, replace(as_it_is, medians={**as_it_is.medians, self._metric: figure})
+        others = _draw(len(figures), len(pool), seed=self._seed, number=number, task=task, side=f"{side} spread")
+        figure = median(figures[index] for index in others)
+        if (task, drawn, figure) not in self._known_spread:
+            spread = replace(as_it_is, medians={**as_it_is.medians, self._metric: figure})
+            self._known_spread[task, drawn, figure] = spread
+        return as_it_is, self._known_spread[task, drawn, figure]
 
 
 def _decide_resample(drawer: _Drawer, policy: GatePolicy, number: int) -> tuple[Outcome, Outcome]:
@@ -159,12 +166,11 @@ def _decide_resample(drawer: _Drawer, policy: GatePolicy, number: int) -> tuple[
     return as_it_is, spread
 
 
-def _draw(n_runs: int, n_draws: int, *, seed: int, number: int, task: str, side: str) -> Iterator[int]:
+def _draw(n_runs: int, n_draws: int, *, seed: int, number: int, task: str, side: str) -> list[int]:
     """Give `n_draws` indexes below `n_runs`, each equally likely (to 1 in 2**54), from the identity of the draw."""
     name = f"{seed}\0{number}\0{side}\0{task}".encode()
     stream = hashlib.shake_256(name).digest(DRAW_BYTES * n_draws)
-    for at in range(0, len(stream), DRAW_BYTES):
-        yield int.from_bytes(stream[at : at + DRAW_BYTES], "big") % n_runs
+    return [drawn % n_runs for drawn in struct.unpack(f">{n_draws}Q", stream)]
 
 
 def _aggregate(runs: Sequence[CountedRun]) -> ArmAggregate:

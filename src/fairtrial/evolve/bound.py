@@ -17,8 +17,9 @@ from fairtrial.evolve.values import EvolveOptions
 from fairtrial.model.bench import REVIEW_RUNNER
 from fairtrial.promote.promoter import Gate
 from fairtrial.store.strict_json import JsonObject
-from fairtrial.sweep.bench_inputs import open_inputs, private_blobs
+from fairtrial.sweep.bench_inputs import open_inputs, pins_of, private_blobs
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
+from fairtrial.sweep.resolve import changed_inputs
 from fairtrial.workspace.overlay import Overlay, OverlayFile, candidate_of, incumbent_of, overlay_digest
 from fairtrial.workspace.skill_layout import SkillLayout
 
@@ -40,6 +41,8 @@ class Bound:
         learning: Bindings of the learning tasks.
         holdout: Bindings of the holdout tasks, which only the final gate uses.
         held_out: Ids of all tasks that are held out, also of those that are too expensive for this evolution.
+        inputs: Versions and digests of the arms, of what their sessions can see, of agents, plugins, contexts and of
+            ourselves, by name.
         skills: Skills that the incumbents load and a candidate may change, by incumbent arm.
         base_commit: The project's commit.
         base_digests: Digest of every Markdown file of these skills and of its mirrors, by path.
@@ -49,6 +52,7 @@ class Bound:
     learning: tuple[dict[str, object], ...]
     holdout: tuple[dict[str, object], ...]
     held_out: tuple[str, ...]
+    inputs: dict[str, str]
     skills: dict[str, tuple[str, ...]]
     base_commit: str
     base_digests: dict[str, str]
@@ -130,6 +134,7 @@ def bind_evolution(
         learning=tuple(bindings[task.id] for task in chosen),
         holdout=tuple(bindings[name] for name in holdout),
         held_out=held_out,
+        inputs=pins_of(inputs),
         skills=skills,
         base_commit=base.commit,
         base_digests=dict(base.digests),
@@ -204,7 +209,7 @@ def parse_bound(document: JsonObject) -> Bound:
 
 
 def require_unchanged(bound: Bound, scratch: Path) -> SkillBase:
-    """Refuse to go on when tasks or skills are not what was bound; return the skills.
+    """Refuse to go on when tasks, arms, other inputs or skills are not what was bound; return the skills.
 
     Raises:
         DriftError: Something has changed; the message names it.
@@ -227,6 +232,7 @@ def require_unchanged(bound: Bound, scratch: Path) -> SkillBase:
             changed += binding_changes(old, _plain(new))
     if now.held_out != bound.held_out:
         changed.append("other tasks are held out")
+    changed += changed_inputs(bound.inputs, now.inputs)
     if now.skills != bound.skills:
         changed.append("the arms load other skills")
     changed += [

@@ -70,6 +70,7 @@ def run_sweep(
     *,
     n_workers: int,
     bound_tasks: Sequence[Mapping[str, object]],
+    bound_inputs: Mapping[str, str],
     bounds: Bounds,
     spend: Callable[[float | None], Used],
 ) -> Finished | Ending:
@@ -81,6 +82,7 @@ def run_sweep(
         how: How it is run.
         n_workers: Trials at the same time.
         bound_tasks: What the evolution bound its tasks to.
+        bound_inputs: What it bound its other inputs to; none for a proposal, whose arm is not measured.
         bounds: What the evolution may do; asked again after every attempt.
         spend: Takes what an attempt cost, None when that is not known; says what the evolution has used by then.
 
@@ -107,7 +109,14 @@ def run_sweep(
             begun = resume_bench(results, bounded, n_workers=n_workers, promoter=promoter)
         else:
             _clear(out)
-            begun = begin_bench(options, bounded, n_workers=n_workers, promoter=promoter, bound_tasks=bound_tasks)
+            begun = begin_bench(
+                options,
+                bounded,
+                n_workers=n_workers,
+                promoter=promoter,
+                bound_tasks=bound_tasks,
+                bound_inputs=bound_inputs,
+            )
     except _OverBoundsError:
         return reached[0]
     if begun.scratch is not None:

@@ -360,6 +360,7 @@ class Work:
             self.how,
             n_workers=n_workers,
             bound_tasks=tasks,
+            bound_inputs=self.bound.inputs if tasks else {},
             bounds=self.bounds,
             spend=self.spend,
         )

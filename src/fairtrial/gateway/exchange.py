@@ -370,6 +370,7 @@ class Exchange:
         row = self.row
         is_call = ask is Ask.GENERATE
         row.usage = reading.usage if is_call else None
+        row.price_context = reading.price_context
         row.served_model, row.reply_id, row.stop_reason = reading.served_model, reading.reply_id, reading.stop_reason
         row.served_as = compare_models(row.requested_model, row.served_model)
         row.tool_calls = tuple(

@@ -6,8 +6,8 @@ what the log holds is a lower bound. Lines are redacted before they are written,
 
 import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -112,6 +112,7 @@ class WireRow:
         elapsed_ms: From the request's head to the end.
         usage: Tokens; None when the reply did not say, which is not zero.
         usage_problem: Why `usage` is None or a lower bound; else None.
+        price_context: What the reply said of the terms that set its price (`service_tier`, `speed`).
         cost_usd: List price; None when unknown.
         cost_without_cache_usd: The same had all input been uncached.
         cost_problem: Why a cost is None; None when both are known.
@@ -165,6 +166,7 @@ class WireRow:
     elapsed_ms: float = 0.0
     usage: TokenUsage | None = None
     usage_problem: str | None = None
+    price_context: Mapping[str, str] = field(default_factory=dict[str, str])
     cost_usd: float | None = None
     cost_without_cache_usd: float | None = None
     cost_problem: str | None = None

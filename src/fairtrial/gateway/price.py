@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from importlib.metadata import files, version
+from types import MappingProxyType
 from typing import Final
 
 from genai_prices.data_snapshot import DataSnapshot, get_snapshot
@@ -18,10 +19,13 @@ from typing_extensions import override
 
 from fairtrial.model.usage import TokenUsage
 
-__all__ = ["Price", "PriceTable", "price_request", "price_table"]
+__all__ = ["NO_CONTEXT", "Price", "PriceTable", "price_request", "price_table", "special_terms"]
 
 _PACKAGE: Final = "genai-prices"
 _FREE: Final = ":free"
+NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
+_USUAL: Final = frozenset({"auto", "default", "standard"})
+"""What providers call the terms of the list price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +103,7 @@ def price_request(
     *,
     at: datetime,
     provider: str | None = None,
-    context: Mapping[str, str] | None = None,
+    context: Mapping[str, str] = NO_CONTEXT,
 ) -> Price:
     """Price one request.
 
@@ -108,7 +112,8 @@ def price_request(
         model: The model that answered, or else the one requested.
         at: When it was made, with its time zone.
         provider: The table's name of the provider; None to tell it by the model's name.
-        context: What else sets the price, in the table's words: `{"service_tier": "flex"}`.
+        context: What the reply said of the terms that set the price, in the table's words:
+            `{"service_tier": "flex"}`. Where the table has no price for such terms the cost is unknown.
     """
     if model is None:
         return _unknown("the reply names no model")
@@ -119,12 +124,13 @@ def price_request(
     owner, info = found
     if usage is None:
         return _unknown("the usage is unknown", found)
-    prices = info.get_prices(at, context)
-    if reason := _missing(info, prices, usage):
+    terms = special_terms(context)
+    prices = info.get_prices(at, terms)
+    if reason := _unpriced(info, terms) or _missing(info, prices, usage):
         return _unknown(reason, found)
     try:
         cost, without_cache = (
-            info.calc_price(each, owner, genai_request_timestamp=at, price_context=context).total_price
+            info.calc_price(each, owner, genai_request_timestamp=at, price_context=terms).total_price
             for each in (_usage_of(usage), _usage_without_cache(usage))
         )
     except ValueError as error:
@@ -137,6 +143,19 @@ def price_request(
         model=info.id,
         is_lower_bound=usage.is_lower_bound,
     )
+
+
+def special_terms(context: Mapping[str, str]) -> dict[str, str]:
+    """The terms that are not those of the list price."""
+    return {name: value for name, value in context.items() if value not in _USUAL}
+
+
+def _unpriced(info: ModelInfo, terms: Mapping[str, str]) -> str | None:
+    """Say which of the terms the table has no price for; it would take the list price in silence."""
+    for name, value in terms.items():
+        if not any(variant.when.get(name) == value for variant in info.price_variants or ()):
+            return f"the price table has no price for the {name} {value[:40]!r} of this model"
+    return None
 
 
 def _find(snapshot: DataSnapshot, model: str, provider: str | None) -> tuple[Provider, ModelInfo] | None:

@@ -4,13 +4,14 @@ Below a size, most models cost so much a token. Whether one does is tried out on
 range; then a request is priced by multiplication, exactly as the table would. Any other request is left to the table.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from fairtrial.gateway.price import Price, price_request
+from fairtrial.gateway.price import NO_CONTEXT, Price, price_request, special_terms
 from fairtrial.model.usage import TokenUsage
 
 __all__ = ["price_quickly"]
@@ -64,10 +65,12 @@ class _Rates:
         return said + self.uncached_input * plain + held
 
 
-def price_quickly(usage: TokenUsage, model: str | None, *, at: datetime) -> Price:
+def price_quickly(
+    usage: TokenUsage, model: str | None, *, at: datetime, context: Mapping[str, str] = NO_CONTEXT
+) -> Price:
     """Price one request; see `price.price_request`, whose answer this is."""
     total = usage.total
-    if model is not None and total is not None and total <= _MOST_TOKENS:
+    if model is not None and total is not None and total <= _MOST_TOKENS and not special_terms(context):
         rates = _rates_of(model, int(at.timestamp()) // _QUARTER_S)
         if rates is not None:
             return Price(
@@ -78,7 +81,7 @@ def price_quickly(usage: TokenUsage, model: str | None, *, at: datetime) -> Pric
                 model=rates.price.model,
                 is_lower_bound=usage.is_lower_bound,
             )
-    return price_request(usage, model, at=at)
+    return price_request(usage, model, at=at, context=context)
 
 
 def _with(buckets: tuple[str, ...], n: int) -> TokenUsage:

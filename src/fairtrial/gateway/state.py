@@ -190,7 +190,7 @@ class TrialState:
         if row.usage is None:
             return
         now = utc_now()
-        price = price_quickly(row.usage, row.served_model or row.requested_model, at=now)
+        price = price_quickly(row.usage, row.served_model or row.requested_model, at=now, context=row.price_context)
         row.cost_usd = None if price.cost_usd is None else float(price.cost_usd)
         row.cost_without_cache_usd = (
             None if price.cost_without_cache_usd is None else float(price.cost_without_cache_usd)

@@ -21,6 +21,7 @@ from fairtrial.workspace.skill_layout import SkillLayout
 
 __all__ = [
     "QUALITY_RULE",
+    "REVIEW_QUALITY_RULE",
     "Binding",
     "BoundArm",
     "BoundFile",
@@ -35,6 +36,10 @@ __all__ = [
 QUALITY_RULE: Final = (
     "every valid run of the candidate resolves, in each task where the incumbent resolves at least once or a run of"
     " either arm ended skill-not-invoked"
+)
+REVIEW_QUALITY_RULE: Final = (
+    "the candidate's verdict is right in every valid run, and neither blocker recall nor weighted F1 drops in a task,"
+    " nor does it lose a clean control; cost is not asked for"
 )
 
 
@@ -102,7 +107,7 @@ class BoundPolicy:
         min_runs: Valid runs that each side of each task needs.
         min_improvement_pct: Median improvement from which a candidate is promoted.
         max_task_regression_pct: How much worse the metric of a task may get.
-        quality_rule: The quality floor, in words.
+        quality_rule: The quality floor, in words: `QUALITY_RULE`, or `REVIEW_QUALITY_RULE` for arms that review.
         max_age_days: Days after which the evidence is too old.
         seed: Of the resamples.
         n_resamples: How many.

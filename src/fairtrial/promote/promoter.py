@@ -8,7 +8,14 @@ from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
 from fairtrial.host.git import GitError, git
 from fairtrial.model.bench import Arm, Task
-from fairtrial.promote.binding import Binding, BoundPolicy, bind_arm, bind_candidate
+from fairtrial.promote.binding import (
+    QUALITY_RULE,
+    REVIEW_QUALITY_RULE,
+    Binding,
+    BoundPolicy,
+    bind_arm,
+    bind_candidate,
+)
 from fairtrial.promote.promotion import RunStatus, conclude
 from fairtrial.promote.target import sha256_of
 from fairtrial.store.layout import Results
@@ -38,6 +45,7 @@ class Gate:
             min_runs=asked.min_runs,
             min_improvement_pct=asked.min_improvement_pct,
             max_task_regression_pct=asked.max_task_regression_pct,
+            quality_rule=REVIEW_QUALITY_RULE if any(task.is_review for task in inputs.tasks) else QUALITY_RULE,
             rehearsal=asked.rehearsal,
             provisional=asked.provisional,
         )

@@ -1,5 +1,7 @@
 """What a sweep of the agent lane depends on: read, captured and pinned, and compared with what was recorded."""
 
+import hashlib
+import json
 import os
 import platform
 from collections.abc import Generator, Mapping, Sequence
@@ -41,6 +43,8 @@ __all__ = [
     "bind_tasks",
     "commits_of",
     "open_inputs",
+    "pin_changes",
+    "pins_of",
     "plan_entry",
     "private_blobs",
     "recorded_bindings",
@@ -300,6 +304,22 @@ def task_changes(bound: Sequence[Mapping[str, object]], tasks: Sequence[Task]) -
         for name in sorted(before.keys() | now.keys())
         for change in binding_changes(before.get(name, {"id": name}), now.get(name, {"id": name}))
     ]
+
+
+def pins_of(inputs: BenchInputs) -> dict[str, str]:
+    """Versions and digests of all that a later sweep of these arms must find again, tasks apart, by name."""
+    seen = {
+        f"arm.{name}.environment_sha256": hashlib.sha256(json.dumps(list(each), sort_keys=True).encode()).hexdigest()
+        for name, each in inputs.environments.items()
+    }
+    return {**inputs.pinned, **seen}
+
+
+def pin_changes(bound: Mapping[str, str], inputs: BenchInputs) -> tuple[str, ...]:
+    """One sentence for each input that is not what was bound; a sweep may have arms besides, or only some of them."""
+    now = pins_of(inputs)
+    both = bound.keys() & now.keys()
+    return changed_inputs({name: bound[name] for name in both}, {name: now[name] for name in both})
 
 
 def require_unchanged(results: Results, sweep: SweepFile, inputs: BenchInputs) -> None:

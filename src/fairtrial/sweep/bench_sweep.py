@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, cast
 
 from pydantic import TypeAdapter
@@ -46,6 +47,7 @@ from fairtrial.sweep.bench_inputs import (
     BenchInputs,
     commits_of,
     open_inputs,
+    pin_changes,
     plan_entry,
     private_blobs,
     recorded_commits,
@@ -86,6 +88,7 @@ def begin_bench(
     n_workers: int,
     promoter: Promoter | None = None,
     bound_tasks: Sequence[Mapping[str, object]] = (),
+    bound_inputs: Mapping[str, str] = MappingProxyType({}),
 ) -> Begun:
     """Plan and run a new sweep.
 
@@ -95,9 +98,10 @@ def begin_bench(
         n_workers: Trials at the same time.
         promoter: Who decides on a candidate; needed with one.
         bound_tasks: Tasks as an earlier sweep bound them: they must still be the same, at the same commits.
+        bound_inputs: Other inputs as they were bound (`pins_of`): those of them that this sweep has must be the same.
 
     Raises:
-        UsageError: The request is wrong, or a task is not what was bound.
+        UsageError: The request is wrong, or a task or another input is not what was bound.
         HostError: The host is not fit.
     """
     _require_room(options, n_workers)
@@ -106,6 +110,8 @@ def begin_bench(
         inputs = open_inputs(options, blobs, commits=commits_of(bound_tasks))
         if bound_tasks and (changed := task_changes(bound_tasks, inputs.tasks)):
             raise UsageError(f"{options.tasks}: tasks have changed since they were bound: {'; '.join(changed)}")
+        if moved := pin_changes(bound_inputs, inputs):
+            raise UsageError(f"inputs have changed since they were bound: {'; '.join(moved)}")
         _upstreams(inputs)
         binding = None if inputs.candidate is None or promoter is None else promoter.bind(inputs)
     require_fit(base, options)

@@ -1,5 +1,7 @@
 """The example's reviews, from `check` to `apply`, with the scripted model in the real sandbox."""
 
+import ast
+import inspect
 import json
 import os
 import subprocess
@@ -11,7 +13,10 @@ from typing import Any, Final
 
 import pytest
 
+from fairtrial.cli.main import run
+from fairtrial.evidence import gate, review_gate
 from fairtrial.host.files import remove_tree
+from fairtrial.promote.binding import REVIEW_QUALITY_RULE
 
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600), pytest.mark.xdist_group("reviews")]
 
@@ -108,37 +113,38 @@ def test_reviewers_are_compared_by_what_they_find(example: Path, checked: dict[s
     assert (audited.returncode, audited.stdout.split("\n")[0]) == (0, "4 of 4 verdicts were repeated")
 
 
-def test_a_better_reviewer_goes_from_bench_to_the_project(
-    example: Path, checked: dict[str, Any], tmp_path: Path
-) -> None:
-    assert checked["exit_code"] == 0
-    out = tmp_path / "r"
-    candidate = ("--candidate-overlay", example / "candidates" / "edges", "--skill-layout", example / "skills.yaml")
+def bench_candidate(example: Path, candidate: str, out: Path) -> dict[str, Any]:
+    """Measure a candidate of the reviewer's skill on both reviews; give what is decided."""
     done = bench(
         example,
-        *candidate,
-        "--project",
-        example,
-        "--rehearsal",
-        "--runs",
-        1,
-        "--min-runs",
-        1,
-        "--out",
-        out,
+        *("--candidate-overlay", example / "candidates" / candidate, "--skill-layout", example / "skills.yaml"),
+        *("--project", example, "--rehearsal", "--runs", 1, "--min-runs", 1, "--out", out),
         arms="review,candidate_review",
     )
     assert done.returncode == 0, done.stderr
     (decided,) = json.loads(done.stdout)["promotion"]["decisions"]
-    assert (decided["candidate_arm"], decided["decision"]) == ("candidate_review", "promote")
+    assert decided["candidate_arm"] == "candidate_review"
+    value: dict[str, Any] = decided
+    return value
 
+
+@pytest.fixture(scope="module")
+def better(example: Path, checked: dict[str, Any]) -> Path:
+    """The results of the candidate that finds more."""
+    assert checked["exit_code"] == 0
+    assert bench_candidate(example, "edges", example / "better")["decision"] == "promote"
+    return example / "better"
+
+
+def test_a_better_reviewer_goes_from_bench_to_the_project(example: Path, better: Path) -> None:
+    out = better
     ask = ("gate", out, "--incumbent", "review", "--candidate", "candidate_review", "--model", MODEL, "--rehearsal")
     ask = (*ask, "--min-runs", 1)
     said = fairtrial(*ask, "--json")
     assert said.returncode == 0, said.stdout
-    gate = json.loads(said.stdout)
-    assert gate["reasons"] == ["the largest gain in weighted F1 is 0.071429, at least 0.01."]
-    assert [task["review"]["candidate"]["weighted_f1"] for task in gate["tasks"]] == [1.0, None]
+    found = json.loads(said.stdout)
+    assert found["reasons"] == ["the largest gain in weighted F1 is 0.071429, at least 0.01."]
+    assert [task["review"]["candidate"]["weighted_f1"] for task in found["tasks"]] == [1.0, None]
     assert "Arms that review are decided by these figures" in " ".join(fairtrial(*ask).stdout.split())
 
     before = (example / SKILL).read_bytes()
@@ -148,13 +154,83 @@ def test_a_better_reviewer_goes_from_bench_to_the_project(
     (example / SKILL).write_bytes(before)
 
 
+def test_a_worse_reviewer_is_refused_for_everything_that_it_loses(
+    example: Path, checked: dict[str, Any], tmp_path: Path
+) -> None:
+    assert checked["exit_code"] == 0
+    assert bench_candidate(example, "hasty", tmp_path / "r")["decision"] == "keep_incumbent"
+    promotion = json.loads((tmp_path / "r" / "promotion.json").read_text())
+    assert promotion["binding"]["policy"]["quality_rule"] == REVIEW_QUALITY_RULE
+    (decided,) = promotion["decisions"]
+    assert decided["inadmissible"] == []
+    assert decided["decision"]["reasons"] == [
+        "task review-options: the candidate's verdict was right in 0 of 1 runs, not in every one.",
+        "task review-options: blocker recall dropped from 1.0 to 0.0.",
+        "task review-options: weighted F1 dropped from 0.928571 to 0.0.",
+        "task review-since: the candidate's verdict was right in 0 of 1 runs, not in every one.",
+        "task review-since: false positives on a clean control rose from 0 to 1.",
+        "task review-since: the incumbent passes this clean control in every run, the candidate does not.",
+    ]
+    applied = fairtrial("apply", tmp_path / "r", "--project", example, "--rehearsal", "--check")
+    assert applied.returncode == 1
+    assert "not applied" in applied.stderr
+
+
+OF_BOTH: Final = ("review", "candidate_review")
+UNMEASURED: Final = {
+    "a review that was scored": ("review-options", OF_BOTH[1:], None),
+    "a clean control for one arm only": ("review-since", OF_BOTH[1:], {"clean_control": False}),
+    "blocker recall was measured for one arm only": ("review-options", OF_BOTH[1:], {"blocker_recall": None}),
+    "false positives were not counted": ("review-since", OF_BOTH, {"false_positives": None}),
+    "weighted F1 was not measured": ("review-options", OF_BOTH, {"weighted_f1": None}),
+}
+
+
+def ask_about(rows: list[dict[str, Any]], path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What the gate says of bare rows; never that they may be used."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("--incumbent", "review", "--candidate", "candidate_review", "--model", MODEL, "--min-runs", "1", "--json")
+    assert run(["gate", str(path), *words]) in (1, 5)
+    value: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return value
+
+
+@pytest.mark.parametrize("words", UNMEASURED)
+def test_what_no_overlay_causes_is_refused_when_it_is_done_to_the_rows(
+    words: str, better: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task, arms, change = UNMEASURED[words]
+    rows = rows_of(better)
+    for row in rows:
+        if row["task"] == task and row["arm"] in arms:
+            row["review"] = None if change is None else row["review"] | change
+    said = ask_about(rows, tmp_path / "rows.jsonl", capsys)
+    assert said["decision"] == "insufficient_evidence"
+    (reason,) = said["reasons"]
+    assert words in reason
+
+
+def test_where_nothing_is_to_be_found_no_reviewer_is_promoted(
+    better: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row for row in rows_of(better) if row["task"] == "review-since"]
+    said = ask_about(rows, tmp_path / "rows.jsonl", capsys)
+    assert said["decision"] == "keep_incumbent"
+    assert said["reasons"] == ["no task has a defect in which a review could find more."]
+
+
+def test_every_reason_of_the_gate_of_reviews_is_caused_here() -> None:
+    """Ten by `review_gate` (five by `hasty`), and three by `_weigh_reviews`: `edges`, `thorough`, and the one above."""
+    tree = ast.parse(inspect.getsource(review_gate))
+    assert len([node for node in ast.walk(tree) if isinstance(node, ast.Yield)]) == len(UNMEASURED) + 5
+    tree = ast.parse(inspect.getsource(gate._weigh_reviews))
+    assert len([node for node in ast.walk(tree) if isinstance(node, ast.Return)]) == 3
+
+
 def test_a_reviewers_skill_is_evolved_from_the_scores_of_the_generation_before(
     example: Path, checked: dict[str, Any], tmp_path: Path
 ) -> None:
     assert checked["exit_code"] == 0
-    first = tmp_path / "first" / SKILL
-    first.parent.mkdir(parents=True)
-    first.write_bytes((example / SKILL).read_bytes() + b"Be thorough.\n")
     better = (example / "candidates" / "edges" / SKILL).read_text()
     command = (
         f"mkdir -p overlay/skills/tally-review; cat > overlay/{SKILL} <<'END'\n{better}END\necho why > proposal.md"
@@ -176,7 +252,18 @@ def test_a_reviewers_skill_is_evolved_from_the_scores_of_the_generation_before(
         *("evolve", "--tasks", example / "reviews.yaml", "--only", "review-options", "--arms", "review", "--json"),
         *(f"--skill=review={example}/skills/tally-review", "--script", tmp_path / "script.yaml", "--rehearsal"),
         *("--agent", "bash-agent", "--model", MODEL, "--project", example, "--skill-layout", example / "skills.yaml"),
-        *("--initial-overlay", tmp_path / "first", "--generations", 2, "--runs", 1, "--min-runs", 1, "--out", out),
+        *(
+            "--initial-overlay",
+            example / "candidates" / "thorough",
+            "--generations",
+            2,
+            "--runs",
+            1,
+            "--min-runs",
+            1,
+            "--out",
+            out,
+        ),
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

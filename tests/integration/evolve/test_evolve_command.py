@@ -17,11 +17,28 @@ import pytest
 
 from fairtrial.errors import UsageError
 from fairtrial.evolve.bound import DriftError, bind_evolution, require_unchanged
+from fairtrial.evolve.evolution import resume_evolution
 from fairtrial.evolve.next_step import Bounds
-from fairtrial.evolve.record import create_evolution
-from fairtrial.evolve.values import Ending, EndKind, EvolveOptions, Step, StepKind, StepOutcome, StepResult
+from fairtrial.evolve.record import (
+    EVOLUTION_SCHEMA,
+    EvolutionFiles,
+    create_evolution,
+    write_evolution,
+    write_intent,
+    write_outcome,
+)
+from fairtrial.evolve.values import (
+    OUTCOME_SCHEMA,
+    Ending,
+    EndKind,
+    EvolveOptions,
+    Step,
+    StepKind,
+    StepOutcome,
+    StepResult,
+)
 from fairtrial.evolve.work import Work
-from fairtrial.host.clock import monotonic_s, utc_now
+from fairtrial.host.clock import monotonic_s, rfc3339, utc_now
 from fairtrial.host.files import remove_tree
 from fairtrial.store.layout import Results
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
@@ -571,6 +588,65 @@ def test_what_was_fixed_may_not_change_and_a_ref_that_moves_changes_nothing(worl
         require_unchanged(replace(bound, base_digests=digests), tmp_path)
     with pytest.raises(DriftError, match="the holdout tasks are others"):
         require_unchanged(replace(bound, holdout=()), tmp_path)
+
+
+def drift_of(path: Path, text: str, files: EvolutionFiles, scratch: Path) -> str:
+    """What the next pass says when a file holds another text meanwhile."""
+    before = path.read_text()
+    path.write_text(text)
+    how = SweepOptions(
+        out=None,
+        scratch=scratch,
+        keep_workspaces=False,
+        lock_wait_s=0.0,
+        report=lambda _results: None,
+        say=lambda _line: None,
+        watch=lambda _event: None,
+    )
+    try:
+        with pytest.raises(DriftError) as refused:
+            resume_evolution(files, how, n_workers=1)
+    finally:
+        path.write_text(before)
+    assert refused.value.exit_code == 1
+    return str(refused.value)
+
+
+def test_an_arm_a_skill_or_a_script_that_is_another_in_the_next_generation_is_refused_by_its_name(
+    world: World, tmp_path: Path
+) -> None:
+    # A skill that the arm loads and no candidate may change; the files of the others are bound one by one.
+    other, arms = world.root / "other" / "SKILL.md", world.root / "given.yaml"
+    other.parent.mkdir()
+    other.write_text("---\nname: other\ndescription: Another.\n---\n")
+    arms.write_text((world.root / "own.yaml").read_text().replace("skills: {", "skills: {other: other, "))
+    asked = options_of(world)
+    script = Path(str(asked.bench.script))
+    options = replace(
+        asked,
+        bench=replace(asked.bench, arms_file=str(arms)),
+        candidate=replace(asked.candidate, layout=replace(asked.candidate.layout, skills=("tally-work",))),
+        generations=2,
+    )
+    bound, _ = bind_evolution(options, tmp_path)
+    files = create_evolution(tmp_path / "e", now=utc_now(), base=tmp_path)
+    write_evolution(files, {"schema": EVOLUTION_SCHEMA, "evolution": "e", "bound": bound.as_json()})
+    write_intent(files, Step(generation=0, kind=StepKind.PROPOSE), evolution="e", now=utc_now())
+    kept = StepOutcome(
+        schema=OUTCOME_SCHEMA,
+        evolution="e",
+        generation=0,
+        step=StepKind.PROPOSE,
+        result=StepResult.KEPT,
+        ended_utc=rfc3339(utc_now()),
+    )
+    write_outcome(files, kept)
+
+    said = drift_of(arms, arms.read_text().replace("direct: {", "direct: {budget: {cost_usd: 5}, "), files, tmp_path)
+    assert "arm.direct.sha256 was" in said
+    assert "arm.direct.sha256 was" in drift_of(other, other.read_text() + "More.\n", files, tmp_path)
+    assert "script.sha256 was" in drift_of(script, script.read_text() + "\n", files, tmp_path)
+    assert not [*files.root.glob("generations/1/proposal*")]
 
 
 @pytest.mark.parametrize(

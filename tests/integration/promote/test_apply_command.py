@@ -523,7 +523,16 @@ def evolve_apply(results: Results, project: Path, **recorded: str | None) -> Ste
     work = Work(
         files=EvolutionFiles(root=root),
         evolution="e",
-        bound=Bound(options=options, learning=(), holdout=(), held_out=(), skills={}, base_commit="", base_digests={}),
+        bound=Bound(
+            options=options,
+            learning=(),
+            holdout=(),
+            held_out=(),
+            inputs={},
+            skills={},
+            base_commit="",
+            base_digests={},
+        ),
         bounds=Bounds(generations=1, budget_usd=None, wall_time_s=None, has_holdout=False, apply=True),
         how=SweepOptions(
             out=None,

@@ -18,7 +18,7 @@ from fairtrial.bench.tasks import task_binding
 from fairtrial.cli.main import run
 from fairtrial.errors import UsageError
 from fairtrial.host.files import remove_tree
-from fairtrial.sweep.bench_inputs import open_inputs, private_blobs
+from fairtrial.sweep.bench_inputs import open_inputs, pins_of, private_blobs
 from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.sweep.bench_sweep import begin_bench
 from fairtrial.sweep.loop_sweep import SweepOptions
@@ -238,7 +238,7 @@ def test_a_skill_that_the_agent_would_not_find_in_the_tree_is_refused(
     assert "looks for skills in .claude/skills, which is no place of the skill layout" in capsys.readouterr().err
 
 
-def test_tasks_that_an_earlier_sweep_bound_must_still_be_the_same(example: Path, tmp_path: Path) -> None:
+def test_tasks_and_inputs_that_an_earlier_sweep_bound_must_still_be_the_same(example: Path, tmp_path: Path) -> None:
     options = BenchOptions(
         tasks=str(example / "tasks.yaml"),
         only=("linear",),
@@ -248,7 +248,8 @@ def test_tasks_that_an_earlier_sweep_bound_must_still_be_the_same(example: Path,
         script=str(example / "script.yaml"),
     )
     with private_blobs(tmp_path) as blobs:
-        bound = [task_binding(task) for task in open_inputs(options, blobs, commits={}).tasks]
+        inputs = open_inputs(options, blobs, commits={})
+    bound, pins = [task_binding(task) for task in inputs.tasks], pins_of(inputs)
     how = SweepOptions(
         out=tmp_path / "r",
         scratch=tmp_path,
@@ -261,6 +262,10 @@ def test_tasks_that_an_earlier_sweep_bound_must_still_be_the_same(example: Path,
     for wrong in ([bound[0] | {"verify_digest": "x"}], [*bound, bound[0] | {"id": "gone"}]):
         with pytest.raises(UsageError, match="tasks have changed since they were bound"):
             begin_bench(options, how, n_workers=1, bound_tasks=wrong)
+    of_others = {"arm.workflow.sha256": "of an arm that this sweep does not have"}
+    for name in ("arm.baseline.sha256", "arm.baseline.environment_sha256", "script.sha256"):
+        with pytest.raises(UsageError, match=rf"since they were bound: {name} was x, is {pins[name]}$"):
+            begin_bench(options, how, n_workers=1, bound_tasks=bound, bound_inputs={**pins, **of_others, name: "x"})
     assert not (tmp_path / "r").exists()
 
 

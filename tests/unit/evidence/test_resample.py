@@ -1,6 +1,8 @@
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import NormalDist
 
 import pytest
 
@@ -77,6 +79,22 @@ def test_the_larger_of_both_shares_is_told() -> None:
 def test_a_task_without_logarithms_keeps_its_figures(figure: float | None) -> None:
     found = estimate_false_promotion({"a": [run(figure), run(10.0), run(12.0)]}, POLICY, seed=7)
     assert found.n_promoted_spread == found.n_promoted
+
+
+def test_with_four_tasks_the_rate_lies_between_almost_nothing_and_more_than_a_fifth_by_how_much_runs_scatter() -> None:
+    def tasks(scatter: float, n_runs: int, number: int) -> list[list[CountedRun]]:
+        """Runs whose costs scatter by that factor; the same whenever they are asked for."""
+        places = [f"{scatter} {number} {task} {each}" for task in range(4) for each in range(n_runs)]
+        lucks = [(int.from_bytes(hashlib.sha256(each.encode()).digest()[:6], "big") + 0.5) / 2**48 for each in places]
+        runs = [run(10 * math.exp(scatter * NormalDist().inv_cdf(luck))) for luck in lucks]
+        return [runs[at : at + n_runs] for at in range(0, len(runs), n_runs)]
+
+    sets = ((0.05, 5, 0), (0.1, 3, 0), (0.25, 6, 0), (0.25, 6, 1), (0.25, 6, 2))
+    rates = [rate for each in sets if (rate := estimate(*tasks(*each))) is not None]
+    assert len(rates) == len(sets)
+    assert 0 < rates[0] < 0.05 < rates[1] < 0.2
+    assert 0.2 < max(rates) < 0.25, rates
+    assert min(rates) == rates[0]
 
 
 def test_one_run_of_each_task_tells_nothing() -> None:

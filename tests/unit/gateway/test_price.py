@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from fairtrial.gateway.price import price_request, price_table
+from fairtrial.gateway.rates import price_quickly
 from fairtrial.model.usage import TokenUsage
 
 AT = datetime(2026, 11, 29, tzinfo=UTC)
@@ -36,6 +37,21 @@ def test_prices_add_up_over_requests_without_rounding() -> None:
     assert (
         sum(each or 0 for each in parts) == price_request(usage(1000, 0, 0, 1000), "claude-haiku-4-5", at=AT).cost_usd
     )
+
+
+def test_the_terms_of_a_reply_set_its_price_and_terms_without_a_price_make_it_unknown() -> None:
+    used = usage(10**6, output=10**6)
+    plain, flex = (
+        price_quickly(used, "gpt-5", at=AT, context={"service_tier": tier}).cost_usd for tier in ("default", "flex")
+    )
+    assert plain == price_request(used, "gpt-5", at=AT).cost_usd
+    assert plain is not None
+    assert flex == plain / 2
+    small = usage(100, output=10)
+    assert price_quickly(small, "gpt-5", at=AT, context={"service_tier": "flex"}).cost_usd == Decimal("0.0001125")
+    unknown = price_quickly(small, "claude-sonnet-4-5", at=AT, context={"service_tier": "priority"})
+    assert (unknown.cost_usd, unknown.cost_without_cache_usd) == (None, None)
+    assert unknown.reason == "the price table has no price for the service_tier 'priority' of this model"
 
 
 @pytest.mark.parametrize("model", ["my-local-model", "claude-fake-9", "gpt-5x-turbo-nonsense", ""])
