@@ -1,11 +1,8 @@
 """What the asynchronous handlers of `gateway` may ask of the event loop, so that only `host` and `wire` own one."""
 
 import asyncio
-import selectors
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias, TypeVar
-
-from typing_extensions import override
 
 from fairtrial.host.clock import monotonic_s
 
@@ -38,21 +35,7 @@ async def sleep_s(duration_s: float) -> None:
 
 def run_until_done(main: Callable[[], Coroutine[None, None, T]]) -> T:
     """Run an event loop for one coroutine."""
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_Selector())) as runner:
-        return runner.run(main())
-
-
-class _Selector(selectors.EpollSelector):
-    """Looks for input at every other turn, where work waits: what came wakes its task, which has the turn after it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._has_skipped = False
-
-    @override
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._has_skipped = timeout == 0 and not self._has_skipped
-        return [] if self._has_skipped else super().select(timeout)
+    return asyncio.run(main())
 
 
 async def within_s(duration_s: float, work: Coroutine[None, None, T]) -> T:
