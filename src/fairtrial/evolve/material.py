@@ -1,12 +1,13 @@
 """What a proposer is given, gathered from the project and from measured sweeps."""
 
+import os
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fairtrial.errors import IntegrityError, UsageError
+from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.evidence.endings import VOID_MEMBERS, is_void
 from fairtrial.evolve.evidence import ChosenRow, choose_rows
 from fairtrial.host.git import git
@@ -90,6 +91,7 @@ def read_transcripts(results: Results, chosen: Sequence[ChosenRow]) -> dict[str,
 
     Raises:
         IntegrityError: One is not what was recorded.
+        HostError: One is open to others.
     """
     wanted: list[tuple[str, Path, FileDigest]] = []
     for row in chosen:
@@ -99,9 +101,13 @@ def read_transcripts(results: Results, chosen: Sequence[ChosenRow]) -> dict[str,
         for name in dict.fromkeys(row.transcripts[:MAX_TRANSCRIPTS_OF_A_ROW]):
             recorded = outcome.artifacts.get(name)
             path = results.attempt_dir(row.key, row.attempt) / name
-            if recorded is None or not _is_regular(path, recorded.n_bytes):
+            if recorded is None or not _is_whole(path, recorded.n_bytes):
                 raise IntegrityError(
                     f"{path}: is not the transcript that was recorded; believe nothing derived from it"
+                )
+            if not _is_ours_alone(path):
+                raise HostError(
+                    f"{path}: others may read or write this transcript; `chown` it to yourself and `chmod 600` it"
                 )
             wanted.append((row.key, path, recorded))
     found: dict[str, tuple[bytes, ...]] = {}
@@ -113,12 +119,17 @@ def read_transcripts(results: Results, chosen: Sequence[ChosenRow]) -> dict[str,
     return found
 
 
-def _is_regular(path: Path, n_bytes: int) -> bool:
+def _is_whole(path: Path, n_bytes: int) -> bool:
     try:
         status = path.lstat()
     except OSError:
         return False
     return stat.S_ISREG(status.st_mode) and status.st_size == n_bytes <= _MOST_READ_BYTES
+
+
+def _is_ours_alone(path: Path) -> bool:
+    status = path.lstat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def _end_of(content: bytes) -> bytes:
