@@ -344,6 +344,7 @@ def _sum_of(costs: Iterable[float | None]) -> float | None:
 
 def _wire(sessions: Sequence[Session]) -> Row:
     totals = [session.closed.totals for session in sessions if session.closed is not None]
+    broken = at_least(each.broken_spend.usage for each in totals)
     by_model: dict[str, list[TokenUsage]] = {}
     by_agent: dict[str, list[TokenUsage]] = {}
     for each in totals:
@@ -359,7 +360,8 @@ def _wire(sessions: Sequence[Session]) -> Row:
         "by_agent": {name: _tokens(sum_usage(usages)) for name, usages in by_agent.items()},
         "by_ending": _add(each.by_ending for each in totals),
         "limited_requests": sum(each.limited_requests for each in totals),
-        "broken_tokens": _tokens(at_least(each.broken_spend.usage for each in totals)),
+        "broken_tokens": _tokens(broken),
+        "broken_is_lower_bound": broken.is_lower_bound,
         "cost_without_cache_usd": _sum_of(each.spend.cost_without_cache_usd for each in totals),
         "unmeasured_requests": sum(each.unmeasured_requests for each in totals),
         "other_models": sorted({name for each in totals for name in each.other_models}),

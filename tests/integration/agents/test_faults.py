@@ -123,6 +123,7 @@ def test_what_a_stalled_reply_said_of_its_cost_is_a_lower_bound(
     assert (row["input_tokens"], row["output_tokens"]) == (usage(1)["uncached_input"], usage(1)["output"])
     broken = row["wire"]["broken_tokens"]
     assert (broken["input_tokens"], broken["output_tokens"]) == (usage(2)["uncached_input"], 1)
+    assert row["wire"]["broken_is_lower_bound"] is True
     first, stalled = wire_of(silences_of(shared_sweep), row)
     assert (first["ending"], first["usage"]["is_lower_bound"]) == ("answered", False)
     assert (stalled["ending"], stalled["fault"], stalled["fault_fired"]) == ("client-gone", "stall", True)
