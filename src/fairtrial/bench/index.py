@@ -190,15 +190,11 @@ def build_index(found: FoundContext, task: Task, template: Template, host: Host)
     identity = framed_digest(part.encode() for part in parts)
     record, lock = place / f"{identity}.json", place / f"{identity}.lock"
     lock.touch()
-    with acquire_lock(lock, wait_s=LOCK_WAIT_S, on_wait=_never):
+    with acquire_lock(lock, wait_s=LOCK_WAIT_S):
         if not record.exists():
             built = _build(found, task, template, host, identity)
             write_durably(record, json.dumps(asdict(built)).encode(), mode=0o644)
     return _RECORD.validate_json(record.read_bytes())
-
-
-def _never(holder: str) -> None:
-    """Another worker builds the same index: there is nothing to say."""
 
 
 def _build(found: FoundContext, task: Task, template: Template, host: Host, identity: str) -> BuiltIndex:

@@ -276,7 +276,7 @@ class Node:
         written = archive.with_suffix(".sha256")
         lock = archive.with_suffix(".lock")
         lock.touch()
-        with acquire_lock(lock, wait_s=2 * SETUP_S, on_wait=_never):
+        with acquire_lock(lock, wait_s=2 * SETUP_S):
             if not archive.exists():
                 self._freeze(task, base, archive, written)
         return self._held.enter_context(load_layer(archive, base, slot=self.slot)), written.read_text()
@@ -349,10 +349,6 @@ def limits_of(limits: TaskLimits, *, wall_s: float) -> Limits:
 def workspace_bind(layer: Layer) -> Bind:
     """The tree under test, writable."""
     return Bind(source=layer.merged, target="/workspace", access=Access.READ_WRITE)
-
-
-def _never(holder: str) -> None:
-    """Another worker sets the same tree up: there is nothing to say."""
 
 
 def _is_system(path: str) -> bool:

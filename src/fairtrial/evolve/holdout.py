@@ -102,7 +102,7 @@ def note_use(tasks: Path, use: HoldoutUse) -> dict[str, int]:
         HostError: It cannot be written: nothing may be spent then.
     """
     path = uses_path(tasks)
-    with acquire_lock(tasks, wait_s=LOCK_WAIT_S, on_wait=_never):
+    with acquire_lock(tasks, wait_s=LOCK_WAIT_S):
         uses = read_uses(tasks)
         if not any(each.gate == use.gate for each in uses):
             uses = (*uses, use)
@@ -117,7 +117,3 @@ def note_use(tasks: Path, use: HoldoutUse) -> dict[str, int]:
 
 def _line(use: Mapping[str, object]) -> bytes:
     return json.dumps(use, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-
-
-def _never(holder: str) -> None:
-    """Another evolution notes a use: that takes no time worth a word."""

@@ -62,7 +62,7 @@ class LockHold:
 
 
 def _say_nothing(_holder: str) -> None:
-    """Announce a wait to nobody."""
+    """Announce a wait to nobody: there is none, or it takes no time worth a word."""
 
 
 def acquire_lock(

@@ -191,7 +191,7 @@ def probe_slot(env: dict[str, str]) -> str | None:
         argv = slot_argv(("/bin/sh", "-c", proof), 0)
     except HostError as problem:
         return str(problem)
-    result = run(argv, env={**env, "PATH": SEARCH_PATH}, timeout_s=20)  # the caller's may lack `id`
+    result = run(argv, env=env, timeout_s=20)
     if result.returncode == _PROOF_CODE:
         return None
     said = result.stderr.tail.decode(errors="replace").strip().splitlines()

@@ -198,11 +198,7 @@ def hold_alone(root: Path) -> LockHold:
     """
     if not root.is_dir():
         raise UsageError(f"{root}: no such directory; name the top of the project's work tree")
-    return acquire_lock(root, wait_s=0.0, on_wait=_never)
-
-
-def _never(holder: object) -> None:
-    """Hear that there would be a wait: with `wait_s=0` there is none."""
+    return acquire_lock(root, wait_s=0.0)
 
 
 class _Place(NamedTuple):

@@ -223,10 +223,6 @@ def open_results(path: Path) -> Results:
     return results
 
 
-def _never(holder: object) -> None:
-    """Hear that there would be a wait: with `wait_s=0` there is none."""
-
-
 def hold(results: Results) -> LockHold:
     """Hold the directory for a live sweep, or find that another one does.
 
@@ -234,6 +230,6 @@ def hold(results: Results) -> LockHold:
         UsageError: A live sweep holds it; the message names its process.
     """
     try:
-        return acquire_lock(results.root, wait_s=0.0, on_wait=_never)
+        return acquire_lock(results.root, wait_s=0.0)
     except HostError as error:
         raise UsageError(f"a live sweep writes there: {error}") from error
