@@ -104,11 +104,13 @@ class Link:
 
     def on_event(self, ready: socket.socket, events: int) -> None:
         """Move bytes; close when there are no more to come."""
-        half = self.halves[ready]
+        half, wanted = self.halves[ready], self.watched[ready]
         alive = True
-        if events & ~select.EPOLLIN:  # an error and a hang-up are found out by trying
+        # An error and a hang-up, which nobody asks for, are found out by trying what was asked for: who has hung up may
+        # have sent its last before.
+        if wanted & select.EPOLLOUT and events & ~select.EPOLLIN:
             alive = self.halves[self.opposite[ready]].write()
-        if alive and events & ~select.EPOLLOUT:
+        if alive and wanted & select.EPOLLIN and events & ~select.EPOLLOUT:
             alive = half.read()
         if alive and events == select.EPOLLIN and not half.unsent and not half.ended:
             return  # all that came went on, as nearly always: what is waited for stays the same

@@ -94,14 +94,13 @@ def parse_object(text: bytes) -> JsonObject:
 
 def _parse_own_form(text: bytes) -> JsonObject | None:
     """Read an object that is written as we write it, in half the time; None for whatever is not, or may be too deep."""
+    if text.count(b"{") + text.count(b"[") > _MOST_LEVELS:
+        return None
     try:
         value: object = orjson.loads(text)
-        is_own_form = orjson.dumps(value) == text
     except ValueError:
         return None
-    if type(value) is not dict or not is_own_form or text.count(b"{") + text.count(b"[") > _MOST_LEVELS:
-        return None
-    return cast("JsonObject", value)
+    return cast("JsonObject", value) if type(value) is dict and orjson.dumps(value) == text else None
 
 
 class MemberReader:

@@ -223,6 +223,28 @@ def eventually() -> Callable[..., None]:
     return wait
 
 
+def test_what_a_server_says_before_it_hangs_up_arrives(
+    server: tuple[Path, socket.socket], eventually: Callable[..., None]
+) -> None:
+    path, listener = server
+    with _relay(path, SHOW_PORT) as process, _connect(process) as client:
+        inner, _ = listener.accept()
+        client.sendall(b"question")
+        assert inner.recv(100) == b"question"
+        _stop(process, eventually)
+        inner.sendall(b"answer")
+        inner.close()
+        os.kill(process.pid, signal.SIGCONT)
+        assert client.recv(100) == b"answer"
+        assert client.recv(100) == b""
+
+
+def _stop(process: subprocess.Popen[str], eventually: Callable[..., None]) -> None:
+    """Hold the relay, so that it hears of several events at once."""
+    os.kill(process.pid, signal.SIGSTOP)
+    eventually(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+
+
 def test_both_ends_that_leave_in_one_moment_end_their_connection_and_nothing_else(
     server: tuple[Path, socket.socket], eventually: Callable[..., None]
 ) -> None:
@@ -232,8 +254,7 @@ def test_both_ends_that_leave_in_one_moment_end_their_connection_and_nothing_els
         inner, _ = listener.accept()
         client.sendall(b"question")
         assert inner.recv(100) == b"question"
-        os.kill(process.pid, signal.SIGSTOP)
-        eventually(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        _stop(process, eventually)
         client.close()
         inner.close()
         os.kill(process.pid, signal.SIGCONT)

@@ -81,6 +81,8 @@ def test_any_bytes_are_an_object_or_malformed(data: bytes) -> None:
         (b'{"a":"\x01"}', "control character"),
         (b"\xef\xbb\xbf{}", "expected value"),
         (b'{"a":' + b"[" * 250 + b"]" * 250 + b"}", "recursion"),
+        (b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", "recursion"),
+        (b'{"a":' + b"[" * 2000 + b"]" * 2000 + b"}", "recursion"),
         (b'{"a":' + b"[" * 100_000, "recursion"),
         (b'{"a":' + b"9" * 5000 + b"}", "number out of range"),
     ],
