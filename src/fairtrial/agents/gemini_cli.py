@@ -182,7 +182,7 @@ def _thinking(request: SessionRequest) -> dict[str, object]:
         return {}
     if BY_BUDGET.match(request.model):
         raise UsageError(
-            f"GeminiCli takes an effort from Gemini 3 on, and the model is {request.model}; leave 'effort' out"
+            f"gemini-cli takes an effort from Gemini 3 on, and the model is {request.model}; leave 'effort' out"
         )
     thinking = {"thinkingConfig": {"thinkingLevel": request.effort.upper()}}
     override = {"match": {"model": EVERY_CHAT}, "modelConfig": {"generateContentConfig": thinking}}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from fairtrial.store.attempts import (
 )
 from fairtrial.store.chain import RowTooLongError
 from fairtrial.store.layout import Results
+from fairtrial.store.redact import Redactor
 from fairtrial.sweep.resolve import new_subject
 
 __all__ = ["SPEC", "Answer", "Desk", "parse_spec", "run_attempt", "serve"]
@@ -160,9 +162,14 @@ def _record(spec: AnySpec, desk: Desk, directory: Path) -> TrialRecord:
             case TrialSpec():
                 return run_loop_trial(spec, new_subject(spec.loop.variant))
     except Exception as bug:  # noqa: BLE001 - the one broad except of a trial: our bug voids the trial and the sweep goes on
-        LOG.warning("%s: %s", type(bug).__name__, bug)  # the traceback is an artifact of the attempt
-        row = _bug_row(spec, f"{type(bug).__name__}: {bug}", directory)
-        return TrialRecord(rows=(row,), artifacts={"exception.txt": "".join(traceback.format_exception(bug)).encode()})
+        # What a bug says may be what a tool printed.
+        given = spec.loop.credential_env if isinstance(spec, TrialSpec) else ()
+        redactor = Redactor(os.environ.get(name, "") for name in given)
+        said = redactor.redact_text(f"{type(bug).__name__}: {bug}")
+        LOG.warning("%s", said)  # the traceback is an artifact of the attempt
+        trace = "".join(traceback.format_exception(bug))
+        artifacts = {"exception.txt": redactor.redact_text(trace).encode()}
+        return TrialRecord(rows=(_bug_row(spec, said, directory),), artifacts=artifacts)
 
 
 def _bench_row(spec: BenchSpec, desk: Desk, directory: Path) -> dict[str, object]:
