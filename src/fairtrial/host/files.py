@@ -93,9 +93,10 @@ def remove_tree(path: Path) -> None:
     """Remove a directory and all below it: unreadable directories, read-only files, any depth; links are not followed.
 
     What is mounted below would be emptied along with the tree, so a mount there is refused before anything is touched.
+    What something else removes from it meanwhile is gone as wished.
 
     Raises:
-        OSError: Something is mounted below, or some of it remains; the message names it.
+        OSError: There is no such directory, something is mounted below, or some of it remains; the message names it.
     """
     _refuse_mounts_below(path)
     removal = _Removal(path.parent)
@@ -198,6 +199,8 @@ class _Removal:
         self.fd = fd
 
     def _note(self, name: str, problem: OSError) -> None:
+        if isinstance(problem, FileNotFoundError) and len(self._levels) > 1:
+            return  # below the tree's own name, what is gone is what we came for
         self.failures.append(f"{self._where(name)} ({problem.strerror})")
 
     def _where(self, name: str) -> str:

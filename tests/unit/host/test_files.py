@@ -154,6 +154,16 @@ def test_a_missing_tree_is_an_error(tmp_path: Path) -> None:
         remove_tree(tmp_path / "gone")
 
 
+def test_what_something_else_removes_meanwhile_is_no_failure(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def vanish(name: str, *, dir_fd: int) -> None:
+        os.remove(name, dir_fd=dir_fd)
+        os.remove(name, dir_fd=dir_fd)  # as if another had been faster
+
+    monkeypatch.setattr(files.os, "unlink", vanish)
+    remove_tree(tree)
+    assert not tree.exists()
+
+
 def test_a_tree_deeper_than_the_longest_path_and_the_descriptor_limit_is_removed(tmp_path: Path) -> None:
     root = tmp_path / "deep"
     root.mkdir()
