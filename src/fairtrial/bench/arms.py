@@ -21,7 +21,7 @@ from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.agent import SkillProof, Tool
-from fairtrial.model.bench import Arm, Blob, Budget, Phase, PhaseKind, PluginFiles, SkillFiles
+from fairtrial.model.bench import MAX_STEP_S, Arm, Blob, Budget, Phase, PhaseKind, PluginFiles, SkillFiles
 from fairtrial.protocols import Agent
 from fairtrial.workspace.overlay import CANDIDATE_PREFIX
 
@@ -85,8 +85,8 @@ class PhaseEntry:
             raise ValueError(f"name {self.name!r:.80} must be letters, digits, '.', '_' or '-'")
         if self.name in {"task", "skill", "plugin"}:
             raise ValueError(f"name {self.name!r} has a meaning of its own in prompts; choose another")
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            raise ValueError("timeout_s is more than 0")
+        if self.timeout_s is not None and not 0 < self.timeout_s <= MAX_STEP_S:
+            raise ValueError(f"timeout_s is more than 0 and at most {MAX_STEP_S}")
         if self.produces is not None and (self.produces.startswith("/") or ".." in self.produces.split("/")):
             raise ValueError(f"produces {self.produces!r:.80} is no path below the workspace")
         if self.kind is PhaseKind.REVIEW and self.produces is not None:

@@ -1,7 +1,6 @@
 """`fairtrial bench`: a sweep of the agent lane."""
 
 import logging
-import math
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from fairtrial.cli.options import (
     path_option,
     plan_options,
     plugin_places,
+    require_provider,
     session_options,
     skill_directories,
     split_names,
@@ -30,6 +30,7 @@ from fairtrial.errors import UsageError
 from fairtrial.evidence.gate import METRICS
 from fairtrial.model.sandbox import Containment, Limit
 from fairtrial.promote.promoter import Gate
+from fairtrial.store.layout import require_free
 from fairtrial.sweep.bench_inputs import open_inputs, private_blobs
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
 from fairtrial.sweep.bench_sweep import begin_bench
@@ -118,8 +119,7 @@ def command(
     With --candidate-overlay each arm runs beside its candidate form (`--arms workflow candidate_workflow`), and
     promotion.json says whether the candidate is to replace what the project holds; `fairtrial apply` does it.
     """
-    if not math.isfinite(timeout) or timeout <= 0:
-        raise UsageError(f"--timeout: {timeout} is no number of seconds")
+    require_provider(script=script, base_url=base_url, key_env=key_env)
     try:
         named_model = check_model_name(model)
     except ValueError as problem:
@@ -175,6 +175,7 @@ def command(
     if unsafe_no_sandbox:
         LOG.warning("NO SANDBOX: commands of the model run on this host as its user; these rows never promote")
     if dry_run:
+        require_free(out)
         return _print_plan(options, scratch, as_json=as_json)
     with Progress() as progress:
         how = SweepOptions(

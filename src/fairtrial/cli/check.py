@@ -8,7 +8,7 @@ import click
 from fairtrial.bench.controls import EXIT_AT_IMPORT, REFERENCE
 from fairtrial.bench.controls_note import Checked, write_controls
 from fairtrial.cli.finish import NOT_ENOUGH
-from fairtrial.cli.options import path_option, split_names
+from fairtrial.cli.options import Seconds, path_option, split_names
 from fairtrial.cli.output import print_json, result_console
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
@@ -28,7 +28,7 @@ __all__ = ["command"]
 @click.argument("tasks", type=click.Path(path_type=Path))
 @click.option("--only", help="Ids of the tasks to check, separated by commas [default: all].")
 @click.option("--runs", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs of the reference.")
-@click.option("--timeout", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds of each step.")
+@click.option("--timeout", type=Seconds(1), default=600.0, show_default=True, help="Seconds of each step.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Controls at the same time.")
 @path_option("--out", "The results directory to make [default: results/bench-<UTC>].")
 @path_option("--scratch", "Where to work [default: $TMPDIR, else /var/tmp].")

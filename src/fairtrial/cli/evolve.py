@@ -9,12 +9,14 @@ from fairtrial.bench.task_file import check_model_name
 from fairtrial.cli.evolved import finish_evolution, print_plan
 from fairtrial.cli.gating import policy_options
 from fairtrial.cli.options import (
+    Seconds,
     WordsCommand,
     existing,
     pass_options,
     path_option,
     plan_options,
     plugin_places,
+    require_provider,
     session_options,
     skill_directories,
     split_names,
@@ -28,6 +30,7 @@ from fairtrial.evidence.gate import METRICS
 from fairtrial.evolve.evolution import begin_evolution, plan_evolution
 from fairtrial.evolve.values import EvolveOptions
 from fairtrial.model.sandbox import Limit
+from fairtrial.store.layout import require_free
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
 from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.sweep.scratch import scratch_base
@@ -48,7 +51,9 @@ __all__ = ["command"]
     "--generations", type=click.IntRange(1, 1000), default=1, show_default=True, help="Candidates to try at most."
 )
 @click.option("--budget-usd", type=float, help="US dollars to spend at most, over all passes [default: no bound].")
-@click.option("--wall-time", type=float, help="Seconds that one pass may take [default: no bound].")
+@click.option(
+    "--wall-time", type=Seconds(0, open_below=True), help="Seconds that one pass may take [default: no bound]."
+)
 @path_option("--seed-results", "Results directory whose runs are the first evidence.")
 @path_option("--initial-overlay", "Directory of the first candidate, written by a person.")
 @path_option("--learnings", "JSON lines of what was learnt about the skills.")
@@ -125,10 +130,9 @@ def command(
     Exit code 0: a candidate is promoted, or all generations ran; 1: a proposal or the incumbent was of no use, or
     tasks or skills changed meanwhile; 5: the budget or the time is over, or trials are missing (`fairtrial resume`).
     """
-    _require_bound(timeout, "--timeout", "seconds")
+    require_provider(script=script, base_url=base_url, key_env=key_env)
     _require_bound(budget_usd, "--budget-usd", "US dollars")
     _require_bound(proposer_budget_usd, "--proposer-budget-usd", "US dollars")
-    _require_bound(wall_time, "--wall-time", "seconds")
     if rehearsal and script is None:
         raise UsageError("--rehearsal is for a scripted model: give --script, or measure in earnest without it")
     named_model = _model(model, "--model")
@@ -182,6 +186,7 @@ def command(
         apply=is_applied,
     )
     if dry_run:
+        require_free(out)
         return print_plan(plan_evolution(options, scratch_base(scratch)), as_json=as_json)
     with Progress() as progress:
         how = SweepOptions(

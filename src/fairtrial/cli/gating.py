@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import click
 
+from fairtrial.cli.options import Finite
 from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
 from fairtrial.evidence.admit import Admission
 from fairtrial.evidence.endings import VOID_MEMBERS, is_void
@@ -29,14 +30,14 @@ def policy_options(command: _Command) -> _Command:
     for option in (
         click.option(
             "--max-task-regression-pct",
-            type=float,
+            type=Finite(),
             default=20.0,
             show_default=True,
             help="How much worse the metric of a task may get.",
         ),
         click.option(
             "--min-improvement-pct",
-            type=float,
+            type=Finite(),
             default=5.0,
             show_default=True,
             help="Median improvement from which a candidate is promoted.",

@@ -19,6 +19,7 @@ from fairtrial.loop.fault_cases import FAULT_CASES
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.seed import N_SEED_FILES
 from fairtrial.model.loop import Play, Transport, Variant
+from fairtrial.store.layout import require_free
 from fairtrial.sweep.loop_sweep import SweepOptions, begin_loop, plan_dry
 from fairtrial.sweep.plan import LoopOptions
 
@@ -108,6 +109,7 @@ def command(
         faults=_faults(faults, asked),
     )
     if dry_run:
+        require_free(out)
         return _print_plan(options, variants, as_json=as_json)
     with Progress() as progress:
         how = SweepOptions(

@@ -1,6 +1,7 @@
 """Options that the commands of the agent lane share, and the one that takes several words."""
 
 import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing_extensions import override
 
 from fairtrial.bench.plugin_files import is_exact_version
 from fairtrial.errors import UsageError
+from fairtrial.model.bench import MAX_STEP_S
 from fairtrial.sweep.bench_plan import PluginOptions
+from fairtrial.wire.upstream import parse_origin
 
 __all__ = [
     "DEFAULT_SEED",
+    "Finite",
     "PlacePath",
     "Seconds",
     "WordsCommand",
@@ -25,6 +29,7 @@ __all__ = [
     "plan_options",
     "plugin_places",
     "require_digest",
+    "require_provider",
     "session_options",
     "skill_directories",
     "split_names",
@@ -62,16 +67,27 @@ class PlacePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Seconds(click.FloatRange):
-    """A number of seconds from 0, and a finite one."""
+class Finite(click.FloatRange):
+    """A number, and a finite one."""
+
+    unit = ""
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Do as click does, then refuse nan and infinity."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is no number of seconds", param, ctx)
-        return number
+        """Refuse nan, which lies in every range, and infinity; then do as click does."""
+        if not math.isfinite(click.FLOAT.convert(value, param, ctx)):
+            self.fail(f"{value} is no number{self.unit}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Seconds(Finite):
+    """A number of seconds that this machine can count: at most `MAX_STEP_S`."""
+
+    unit = " of seconds"
+
+    def __init__(self, least: float, *, open_below: bool = False) -> None:
+        """Take the least number, which with `open_below` is itself too small."""
+        super().__init__(min=least, max=MAX_STEP_S, min_open=open_below)
 
 
 def path_option(name: str, text: str, *, required: bool = False) -> Callable[[F], F]:
@@ -109,7 +125,11 @@ def session_options(command: F) -> F:
     return _with(
         command,
         click.option(
-            "--timeout", type=float, default=3600.0, show_default=True, help="Seconds of a session, check or oracle."
+            "--timeout",
+            type=Seconds(0, open_below=True),
+            default=3600.0,
+            show_default=True,
+            help="Seconds of a session, check or oracle.",
         ),
         click.option(
             "--engine", default="local", show_default=True, help="What starts workers (see `fairtrial plugins`)."
@@ -210,6 +230,21 @@ def require_digest(expect: str | None) -> None:
     """
     if expect is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expect):
         raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
+
+
+def require_provider(*, script: Path | None, base_url: str | None, key_env: str | None) -> None:
+    """Check what was said of the provider, before anything is made.
+
+    Raises:
+        UsageError: The address is none, or the variable is not set; the message shows neither's secrets.
+    """
+    if base_url is not None:
+        try:
+            parse_origin(base_url)
+        except UsageError as problem:
+            raise UsageError(f"--base-url: {problem}") from None
+    if script is None and key_env is not None and not os.environ.get(key_env):
+        raise UsageError(f"--key-env: variable {key_env!r:.80} is not set; it must hold the provider's key")
 
 
 def existing(path: Path | None) -> str | None:

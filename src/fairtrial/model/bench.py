@@ -7,6 +7,7 @@ from typing import Final
 from fairtrial.model.agent import Tool
 
 __all__ = [
+    "MAX_STEP_S",
     "REVIEW_RUNNER",
     "Arm",
     "Asset",
@@ -26,6 +27,8 @@ __all__ = [
     "TaskLimits",
 ]
 
+MAX_STEP_S: Final = 7 * 24 * 3600
+"""What a session, a judge or a wait may last at most: in milliseconds it fits into 31 bits, as the kernel counts."""
 
 REVIEW_RUNNER: Final = "review"
 """The runner that starts nothing: it scores a review by the oracle's labels."""

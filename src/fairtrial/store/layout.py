@@ -6,6 +6,7 @@ What stands in the files is decided by the other modules of this package.
 import errno
 import hashlib
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = [
     "explain_refusal",
     "hold",
     "open_results",
+    "require_free",
     "trial_name",
 ]
 
@@ -156,6 +158,29 @@ def create_results(out: Path | None, *, lane: str, now: datetime, base: Path) ->
     return results
 
 
+def require_free(out: Path | None) -> None:
+    """Refuse what `create_results` would refuse of `out`, and make nothing.
+
+    Raises:
+        UsageError: It is in use or may not be written.
+        HostError: The file system refuses.
+    """
+    if out is None:
+        return
+    try:
+        if os.path.lexists(out):
+            _require_empty(out)
+            there = out
+        else:
+            there = next(each for each in out.absolute().parents if os.path.lexists(each))
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise explain_refusal(out, error) from error
+
+
 def _create_first_free(base: Path, name: str) -> Path:
     root, number = base / name, 1
     while True:
@@ -169,12 +194,15 @@ def _create_first_free(base: Path, name: str) -> Path:
 
 
 def _claim(out: Path) -> None:
-    try:
+    with suppress(FileExistsError):
         out.mkdir(parents=True)
-    except FileExistsError:
-        if not out.is_dir():
-            message = f"{out}: not a directory; name a new or empty directory with --out"
-            raise UsageError(message) from None
+    _require_empty(out)
+
+
+def _require_empty(out: Path) -> None:
+    if not out.is_dir():
+        message = f"{out}: not a directory; name a new or empty directory with --out"
+        raise UsageError(message)
     if any(out.iterdir()):
         message = (
             f"{out}: is not empty; name a new or empty directory, or finish the sweep in it with `fairtrial resume`"

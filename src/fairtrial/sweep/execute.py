@@ -54,6 +54,8 @@ WORKER_GRACE_S: Final = 10.0
 DEATHS_IN_A_ROW: Final = 3
 HOLD_S: Final = 1.0
 """How often a lane that held a trial back is asked again."""
+MAX_SLEEP_S: Final = 3600.0
+"""A trial of several sessions may last longer than a selector can count."""
 
 
 class Planned(Protocol):
@@ -337,7 +339,7 @@ def _wait(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]]) -> None:
         selector.register(sweep.stop, selectors.EVENT_READ)
         for seat in running:
             selector.register(seat.worker.fileno(), selectors.EVENT_READ)
-        selector.select(timeout_s)
+        selector.select(min(timeout_s, MAX_SLEEP_S))
 
 
 def _collect(sweep: Pass[PlannedT], seat: _Seat[PlannedT], argv: Sequence[str]) -> None:

@@ -31,6 +31,7 @@ from fairtrial.wire.reader import ByteCount
 __all__ = ["Origin", "Reply", "Upstream", "UpstreamBrokenError", "parse_origin"]
 
 _CONNECT_S: Final = 20.0
+_FORM: Final = "https://host[:port][/path], http://… or unix:/path; a key goes into a variable, never into the address"
 _IDLE_S: Final = 15.0
 """Well below what servers and the boxes between keep an idle connection for."""
 
@@ -69,9 +70,10 @@ def parse_origin(url: str) -> Origin:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"upstream {url!r}: {error}") from error
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.query:
-        raise UsageError(f"upstream {url!r} is not https://host[:port][/path], http://… or unix:/path")
+        said = "" if _may_hold_a_secret(url) else f": {error}"
+        raise UsageError(f"{_show(url)} is not {_FORM}{said}") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or _may_hold_a_secret(url) or not url.isprintable():
+        raise UsageError(f"{_show(url)} is not {_FORM}")
     tls = parts.scheme == "https"
     return Origin(
         address=Address(host=parts.hostname, port=port or (443 if tls else 80)),
@@ -79,6 +81,17 @@ def parse_origin(url: str) -> Origin:
         authority=parts.netloc,
         prefix=parts.path.rstrip("/"),
     )
+
+
+def _may_hold_a_secret(url: str) -> bool:
+    """A user, a query or a fragment, each of which an origin cannot have."""
+    return any(mark in url for mark in "@?#")
+
+
+def _show(url: str) -> str:
+    if _may_hold_a_secret(url):
+        return "upstream (not shown: what stands before '@' or behind '?' may be secret)"
+    return f"upstream {url!r:.200}"
 
 
 class Reply:

@@ -100,11 +100,20 @@ def test_an_origin_is_read(url: str, host: str, port: int | None, tls: bool, aut
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://x", "https://", "https://u:p@x", "https://x?y=1", "http://x:99999", "http://[::1", "unix:run"]
+    "url", ["ftp://x", "https://", "https://x#y", "https://x\ny", "http://x:99999", "http://[::1", "unix:run"]
 )
 def test_what_is_no_origin_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="upstream"):
         parse_origin(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://u:s3cret@x", "https://u:s3cret/@x", "http://x?key=s3cret", "http://[u:s3cret@x"]
+)
+def test_what_may_be_a_secret_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError, match="upstream") as refused:
+        parse_origin(url)
+    assert "s3cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("body", [None, b"hi"])
