@@ -9,7 +9,7 @@ from fairtrial.cli.output import print_json
 from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
 from fairtrial.host.signals import stop_requests
-from fairtrial.promote.apply import Use, apply_promotion, require_promotable
+from fairtrial.promote.apply import Use, apply_promotion, check_promotion
 from fairtrial.promote.recovery import recover
 from fairtrial.promote.transaction import Step
 from fairtrial.store.layout import open_results
@@ -28,7 +28,7 @@ class _StopError(BaseException):
     type=click.Path(path_type=Path),
     help="Top of the work tree that is changed; the current directory when left out.",
 )
-@click.option("--check", is_flag=True, help="Say whether it may be applied, and change nothing.")
+@click.option("--check", is_flag=True, help="Check the project too, say whether it may be applied, and change nothing.")
 @expect_option
 @click.option("--rehearsal", is_flag=True, help="Apply a rehearsal's promotion, to a project that you can lose.")
 @click.option("--recover", "is_recovery", is_flag=True, help="Clean up in --project what a broken-off apply left.")
@@ -48,8 +48,8 @@ def command(
     Everything is checked again first: the seal, the promotion, each decision from its rows, and that the project still
     holds what the candidate was measured against. Only the work tree changes; commit and review stay yours.
 
-    Exit code 0: applied; 1: it may not be applied; 2: the project is not what was measured against; 4: the evidence is
-    not what was written, or the tree was changed meanwhile.
+    Exit code 0: applied, or with --check: would be; 1: it may not be applied; 2: the project is not what was measured
+    against; 4: the evidence is not what was written, or the tree was changed meanwhile.
     """
     if (directory is None) != is_recovery:
         raise UsageError("name a results directory to apply, or --recover to clean up, and not both")
@@ -63,7 +63,7 @@ def command(
     if directory is None:
         done = recover(tree)
     elif check:
-        require_promotable(open_results(directory), now=utc_now(), use=use, expect=expect)
+        check_promotion(open_results(directory), tree, now=utc_now(), use=use, expect=expect)
     else:
         with stop_requests() as stop:
 

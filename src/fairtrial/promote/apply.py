@@ -10,14 +10,14 @@ from fairtrial.evidence.endings import VOID_MEMBERS, is_void
 from fairtrial.promote.binding import Binding
 from fairtrial.promote.promotion import problems_of, read_binding, read_promotion
 from fairtrial.promote.target import Change
-from fairtrial.promote.transaction import Step, publish
+from fairtrial.promote.transaction import Step, examine, publish
 from fairtrial.store.audit import audit
 from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.workspace.overlay import read_overlay
 
-__all__ = ["NotPromotableError", "Use", "apply_promotion", "changes_of", "require_promotable"]
+__all__ = ["NotPromotableError", "Use", "apply_promotion", "changes_of", "check_promotion", "require_promotable"]
 
 
 class NotPromotableError(UsageError):
@@ -64,6 +64,30 @@ def apply_promotion(
     """
     binding = require_promotable(results, now=now, use=use, expect=expect)
     return publish(project, changes_of(results, binding), now=now, watch=watch)
+
+
+def check_promotion(
+    results: Results, project: Path, *, now: datetime, use: Use = Use.REAL, expect: str | None = None
+) -> tuple[str, ...]:
+    """Check everything that `apply_promotion` checks before it writes, the project's files too; change nothing.
+
+    Args:
+        results: The sweep's directory.
+        project: Top of the project's work tree.
+        now: The moment.
+        use: What for.
+        expect: The digest of `seal.json` that was kept elsewhere, in hex.
+
+    Returns:
+        The paths that would be replaced.
+
+    Raises:
+        NotPromotableError: The promotion may not be applied; the message says why.
+        IntegrityError: The evidence is not what was written, or the project holds what a broken-off attempt left.
+        UsageError: There is no promotion, or the project is not what the candidate was measured against.
+        HostError: A file system refuses, or another one is being applied.
+    """
+    return examine(project, changes_of(results, require_promotable(results, now=now, use=use, expect=expect)))
 
 
 def require_promotable(results: Results, *, now: datetime, use: Use = Use.REAL, expect: str | None = None) -> Binding:

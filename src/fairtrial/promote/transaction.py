@@ -19,7 +19,7 @@ from fairtrial.host.exchange import exchange
 from fairtrial.promote.recovery import RecoveryFile, State, find_recoveries, hold_alone
 from fairtrial.promote.target import Change, Held, Target, hold
 
-__all__ = ["Step", "publish"]
+__all__ = ["Step", "examine", "publish"]
 
 RUNNING: Final = "nothing yet: the program wrote this before it began"
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,6 +36,25 @@ class Step(StrEnum):
 
 
 Watch = Callable[[Step, str], None]
+
+
+def examine(root: Path, changes: Sequence[Change]) -> tuple[str, ...]:
+    """Look at the tree as `publish` does before it writes, and change nothing.
+
+    Args:
+        root: The tree; no part of its path may be a symbolic link.
+        changes: What is to be replaced.
+
+    Returns:
+        The paths that `publish` would replace.
+
+    Raises:
+        UsageError: The tree is not what the changes were made for; the message names every file.
+        IntegrityError: An earlier transaction is not cleaned up.
+        HostError: Another transaction is running in the tree.
+    """
+    with ExitStack() as stack:
+        return tuple(target.change.path for target in _hold(root, changes, stack).targets)
 
 
 def publish(root: Path, changes: Sequence[Change], *, now: datetime, watch: Watch) -> tuple[str, ...]:
@@ -57,11 +76,7 @@ def publish(root: Path, changes: Sequence[Change], *, now: datetime, watch: Watc
         HostError: The file system refused; likewise. Or another transaction is running in the tree.
     """
     with ExitStack() as stack:
-        stack.enter_context(hold_alone(root))
-        if leftovers := find_recoveries(root):
-            message = f"{leftovers[0]}: an earlier attempt was broken off; run `fairtrial apply --recover` first"
-            raise IntegrityError(message)
-        held = hold(root, changes, stack)
+        held = _hold(root, changes, stack)
         watch(Step.HELD, "")
         if not held.targets:
             return ()
@@ -78,6 +93,14 @@ def publish(root: Path, changes: Sequence[Change], *, now: datetime, watch: Watc
             raise
         _finish(held, recovery)
         return tuple(target.change.path for target in held.targets)
+
+
+def _hold(root: Path, changes: Sequence[Change], stack: ExitStack) -> Held:
+    stack.enter_context(hold_alone(root))
+    if leftovers := find_recoveries(root):
+        message = f"{leftovers[0]}: an earlier attempt was broken off; run `fairtrial apply --recover` first"
+        raise IntegrityError(message)
+    return hold(root, changes, stack)
 
 
 def _exchange_all(held: Held, watch: Watch) -> None:

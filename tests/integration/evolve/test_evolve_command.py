@@ -219,8 +219,9 @@ def test_a_candidate_that_is_useless_is_kept_out_and_a_good_one_is_promoted_on_t
     # What the learning task alone promotes is for the final gate to decide.
     words = ("--project", world.project, "--rehearsal", "--check")
     said = {name: fairtrial("apply", out / f"generations/1/{name}", *words) for name in ("measure", "confirm")}
-    assert {name: done.returncode for name, done in said.items()} == {"measure": 1, "confirm": 0}
+    assert {name: done.returncode for name, done in said.items()} == {"measure": 1, "confirm": 2}
     assert "asks for the final gate" in said["measure"].stderr
+    assert "drifted" in said["confirm"].stderr, "the project holds the candidate already"
 
     # The held-out task was asked once, about the one candidate that the learning task promotes.
     uses = [json.loads(line) for line in (world.root / "tasks.holdout.jsonl").read_text().splitlines()]

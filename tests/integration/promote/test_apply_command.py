@@ -600,6 +600,22 @@ def test_an_evolution_applies_nothing_but_the_sealed_candidate_that_it_recorded(
 
 
 @pytest.mark.parametrize("more", [(), ("--check",)])
+def test_a_project_that_drifted_is_refused_with_every_file(
+    more: tuple[str, ...], make_sealed: Callable[..., Results], project: Path, capsys: Capture
+) -> None:
+    words = ["apply", str(make_sealed().root), "--project", str(project), *more]
+    (project / MIRROR).write_text("mine\n")
+    assert run(words) == 2
+    said = capsys.readouterr()
+    assert (f"{MIRROR}: drifted" in said.err, "may be applied" in said.out) == (True, False)
+    assert prose(project) == ["old prose\n", "mine\n"]
+    (project / MIRROR).write_text("old prose\n")
+    (project / ".fairtrial-recovery-1.json").write_text("{}")
+    assert run(words) == 4
+    assert "apply --recover" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--check",)])
 def test_another_seal_than_the_expected_one_is_refused(
     more: tuple[str, ...], make_sealed: Callable[..., Results], project: Path, capsys: Capture
 ) -> None:
