@@ -1,7 +1,8 @@
 """What is noted of a task file's controls, beside it: how they went, and all that this holds for.
 
-An entry holds only for the bytes that it was made for: the task as bound (repository, commit, prompt, check, oracle,
-reference, cheats, limits), and fairtrial's own sources. A digest over the whole entry shows an edit by hand. It is no
+An entry holds only for the bytes that it was made for: the task as bound (commit, prompt, check, oracle, reference,
+cheats, limits, …), and fairtrial's own sources; not for the place where they lie, so that it can be committed beside
+the task file. A digest over the whole entry shows an edit by hand. It is no
 signature: whoever computes the digest anew can write any note, and is believed as far as the author of the oracle is.
 """
 
@@ -111,7 +112,7 @@ def read_controls(tasks: Path, bound: Iterable[Task]) -> dict[str, Freshness]:
 
 
 def write_controls(
-    tasks: Path, bindings: Mapping[str, object], verdicts: Iterable[ControlVerdict], checked: Checked
+    tasks: Path, bindings: Mapping[str, Mapping[str, object]], verdicts: Iterable[ControlVerdict], checked: Checked
 ) -> Path:
     """Note how the controls of some tasks went; what is noted of others stays.
 
@@ -135,7 +136,7 @@ def write_controls(
         of_task = [each for each in found if each.task == name]
         entry: dict[str, object] = {
             "task": name,
-            "binding_sha256": _digest(binding),
+            "binding_sha256": _digest_binding(binding),
             "fairtrial": __version__,
             "fairtrial_sha256": sources,
             "status": str(status_of(of_task)),
@@ -149,6 +150,11 @@ def write_controls(
     text = json.dumps({"schema": SCHEMA, "tasks": entries}, indent=1, sort_keys=True)
     write_durably(path, f"{text}\n".encode(), mode=0o644)
     return path
+
+
+def _digest_binding(binding: Mapping[str, object]) -> str:
+    """Digest of a task as bound, without its repository's path: the commit says what is in it, in every checkout."""
+    return _digest({name: value for name, value in binding.items() if name != "repo_identity"})
 
 
 def _digest(value: object) -> str:
@@ -167,7 +173,7 @@ def _freshness(entry: object, task: Task, sources: str) -> Freshness:
         return Freshness.MISSING
     known = dict(cast("dict[str, object]", entry))
     attested = known.pop(DIGEST, None)
-    same = {"task": task.id, "binding_sha256": _digest(task_binding(task)), "fairtrial_sha256": sources}
+    same = {"task": task.id, "binding_sha256": _digest_binding(task_binding(task)), "fairtrial_sha256": sources}
     if attested != _digest(known) or any(known.get(name) != value for name, value in same.items()):
         return Freshness.STALE
     return next((each for each in Freshness if each == known.get("status")), Freshness.STALE)

@@ -304,7 +304,7 @@ def test_what_the_agent_finds_in_the_tree_must_be_what_the_project_holds(
     tasks.write_text(tasks.read_text().replace(old, new))
     assert run(ask_of_tree(tree_skills)) == 2
     said = capsys.readouterr().err
-    assert "the controls of task linear are stale" in said, "a copy is another task"
+    assert "the controls of task linear are stale" in said, "another commit is another task"
     assert words in said if words is not None else "show" not in said
 
 

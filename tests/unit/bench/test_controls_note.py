@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,12 @@ def test_without_a_note_nothing_is_known(bind: Callable[..., Task], world: Path)
 
 def test_a_note_holds_for_what_was_checked(bind: Callable[..., Task], noted: Path) -> None:
     assert known(noted, bind()) is Freshness.HELD
+
+
+def test_a_note_holds_in_another_checkout(bind: Callable[..., Task], noted: Path) -> None:
+    elsewhere = replace(bind(), repository="/elsewhere/repository")
+    assert known(noted, elsewhere) is Freshness.HELD
+    assert known(noted, replace(elsewhere, commit="0" * 40)) is Freshness.STALE
 
 
 @pytest.mark.parametrize(
