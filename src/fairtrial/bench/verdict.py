@@ -8,6 +8,7 @@ from fairtrial.bench.judge import Judgement
 from fairtrial.bench.review import JudgedReview, Left
 from fairtrial.bench.session import Session
 from fairtrial.evidence.endings import EndingKind
+from fairtrial.gateway.ledger import Ending
 from fairtrial.gateway.totals import provider_fault
 from fairtrial.judging.values import CheckVerdict
 from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
@@ -121,7 +122,8 @@ def _end_of_process(session: Session) -> Ended | None:
     if session.out_of_time:
         return Ended(kind=EndingKind.AGENT_TIMEOUT, detail=f"took {result.elapsed_ms / 1000:.1f} s")
     if result.returncode != 0:
-        return Ended(kind=EndingKind.AGENT_CRASH, detail=f"exit status {result.returncode}; {_tail(result)}")
+        detail = f"exit status {result.returncode}; {_cause(session)}{_tail(result)}"
+        return Ended(kind=EndingKind.AGENT_CRASH, detail=detail)
     if report is None:
         return None
     if report.problem is not None:
@@ -131,6 +133,17 @@ def _end_of_process(session: Session) -> Ended | None:
     if report.is_error:
         return Ended(kind=EndingKind.AGENT_CRASH, detail=f"it says that it failed: {report.error_text}")
     return None
+
+
+def _cause(session: Session) -> str:
+    """Why it failed, by its own words, or else by the wire's about its last request; "" when neither says."""
+    if session.report is not None and session.report.error_text is not None:
+        return f"it says: {session.report.error_text}; "
+    last = session.rows[-1] if session.rows else None
+    if last is None or last.ending is Ending.ANSWERED or not last.detail:
+        return ""
+    status = "" if last.status is None else f"status {last.status}: "
+    return f"its last request: {status}{last.detail[:TAIL_CHARACTERS]}; "
 
 
 def _tail(result: SandboxResult) -> str:

@@ -58,7 +58,7 @@ def select_reply(script: Script, call: Call, dialect: str) -> Selection | NoTurn
     place, agent = found
     number = _turn_number(call, place)
     if number >= len(agent.turns) and agent.beyond is Beyond.FAIL:
-        return NoTurn(message=f"the script of {agent.name!r} has {len(agent.turns)} turns; this is turn {number}")
+        return NoTurn(message=f"the script of {agent.name!r} has {len(agent.turns)} turns; this is turn {number + 1}")
     turn = agent.turns[min(number, len(agent.turns) - 1)]
     case = next((case for case in turn.cases if case.when.holds(call)), None)
     chosen = case or turn

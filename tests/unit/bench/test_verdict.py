@@ -8,7 +8,7 @@ import pytest
 
 from fairtrial.bench.budget import budget_left
 from fairtrial.bench.session import Session
-from fairtrial.bench.verdict import end_of_session, evidence_kind
+from fairtrial.bench.verdict import Ended, end_of_session, evidence_kind
 from fairtrial.evidence.endings import EndingKind
 from fairtrial.gateway.control import Spend, Totals, TrialClosed
 from fairtrial.gateway.ledger import Ending, WireRow
@@ -73,6 +73,19 @@ def end(
     late: bool = False,
     rows: Sequence[WireRow] = (),
 ) -> EndingKind | None:
+    ended = ended_of(result=result, closed=closed, report=report, gone=gone, late=late, rows=rows)
+    return None if ended is None else ended.kind
+
+
+def ended_of(
+    *,
+    result: dict[str, Any] | None = None,
+    closed: dict[str, Any] | None = None,
+    report: Report | None = None,
+    gone: bool = False,
+    late: bool = False,
+    rows: Sequence[WireRow] = (),
+) -> Ended | None:
     session = Session(
         phase="work",
         result=replace(RESULT, **(result or {})),
@@ -86,8 +99,7 @@ def end(
         environment={},
         undeclared={},
     )
-    ended = end_of_session(session)
-    return None if ended is None else ended.kind
+    return end_of_session(session)
 
 
 def test_a_good_session_has_no_ending_of_its_own() -> None:
@@ -139,6 +151,25 @@ def test_a_session_that_says_success_is_void_when_its_last_reply_was_broken_and_
     last: list[WireRow], kind: EndingKind | None
 ) -> None:
     assert end(closed={"provider_fault": "broken connection"}, rows=last) is kind
+
+
+@pytest.mark.parametrize(
+    ("report", "detail", "said"),
+    [
+        (
+            Report(ended=True, is_error=True, error_text="HTTP 400"),
+            "no turn",
+            "exit status 1; it says: HTTP 400; stderr",
+        ),
+        (Report(ended=False), "no turn", "exit status 1; its last request: status 400: no turn; stderr: empty"),
+        (Report(ended=False), None, "exit status 1; stderr: empty"),
+    ],
+)
+def test_a_crash_is_told_with_its_cause(report: Report, detail: str | None, said: str) -> None:
+    refused = replace(asked(Ending.ERROR_STATUS, n_tools=1), status=400, detail=detail)
+    ended = ended_of(result={"returncode": 1}, report=report, rows=[refused])
+    assert ended is not None
+    assert said in ended.detail
 
 
 def test_our_own_gateways_death_is_void_whatever_the_agent_says() -> None:

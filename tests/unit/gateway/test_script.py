@@ -153,7 +153,7 @@ def test_a_session_is_played_through_turn_by_turn_and_a_retry_replays_its_turn(n
         session.take(found)
     assert texts == ["Looking.", "It passed.", "Done."]
     over = select_reply(script, session.call(), name)
-    assert over == NoTurn(message="the script of 'main' has 3 turns; this is turn 3")
+    assert over == NoTurn(message="the script of 'main' has 3 turns; this is turn 4")
 
 
 @pytest.mark.parametrize("name", NAMES)
