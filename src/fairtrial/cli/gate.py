@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from fairtrial.cli.gating import admission_of, gate_exit_code, open_evidence, policy_options
+from fairtrial.cli.gating import admission_of, gate_exit_code, open_evidence, policy_options, require_arms
 from fairtrial.cli.options import DEFAULT_SEED, expect_option, require_digest
 from fairtrial.cli.output import print_json, result_console
 from fairtrial.evidence.gate import GatePolicy
@@ -65,6 +65,7 @@ def command(
         max_task_regression_pct=max_task_regression_pct,
     )
     read, results, n_uncounted = open_evidence(path, expect=expect)
+    require_arms(path, read, incumbent=incumbent, candidate=candidate)
     admission = admission_of(results, n_uncounted, now=utc_now(), rehearsal=rehearsal)
     report = judge_candidate(read, policy, admission, seed=seed, n_resamples=resamples)
     if as_json:

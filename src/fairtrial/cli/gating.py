@@ -1,13 +1,14 @@
 """Rows to a decision: shared by the commands that ask the gate."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import click
 
 from fairtrial.cli.options import Finite
+from fairtrial.config.names import require_known
 from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
 from fairtrial.evidence.admit import Admission
 from fairtrial.evidence.endings import VOID_MEMBERS, is_void
@@ -18,7 +19,7 @@ from fairtrial.store.layout import Results, open_results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 
-__all__ = ["admission_of", "gate_exit_code", "open_evidence", "policy_options"]
+__all__ = ["admission_of", "gate_exit_code", "open_evidence", "policy_options", "require_arms"]
 
 THE_ANSWER_IS_NO: Final = 1
 ReadRows = Callable[[], Iterator[Mapping[str, object]]]
@@ -80,6 +81,28 @@ def open_evidence(path: Path, *, expect: str | None = None) -> tuple[ReadRows, R
     n_uncounted = (found.n_planned or 0) - (found.n_counting or 0)
     journal, name = results.results_jsonl, sweep.sweep
     return (lambda: read_rows(journal, sweep_id=name)), results if found.sealed else None, n_uncounted
+
+
+def require_arms(path: Path, read: ReadRows, *, incumbent: str, candidate: str) -> None:
+    """Check that both arms occur: of one that never will, no more trials can be asked for.
+
+    Args:
+        path: The directory or file that was opened.
+        read: Gives its rows; called when the plan does not name both.
+        incumbent: The arm in use.
+        candidate: The arm that would replace it.
+
+    Raises:
+        UsageError: One occurs neither in the plan nor in a row; the message has the near miss and the valid names.
+    """
+    plan = (
+        cast("Sequence[Mapping[str, object]]", read_sweep(Results(root=path)).document["plan"]) if path.is_dir() else ()
+    )
+    arms = {arm for trial in plan if isinstance(arm := trial.get("arm"), str)}
+    if not {incumbent, candidate} <= arms:
+        arms |= {arm for row in read() if isinstance(arm := row.get("arm"), str)}
+    for option, arm in (("--incumbent", incumbent), ("--candidate", candidate)) if arms else ():
+        require_known(arm, arms, what="arm", where=option)
 
 
 def admission_of(results: Results | None, n_uncounted: int | None, *, now: datetime, rehearsal: bool) -> Admission:
