@@ -30,6 +30,7 @@ TEST_RUNNERS: Final = ("pytest", "unittest", "node", "go", "cargo")
 RUNNERS: Final = (*TEST_RUNNERS, REVIEW_RUNNER)
 REVIEW_LABELS: Final = "review-labels.json"
 MAX_COMMAND_BYTES: Final = 8 * 1024
+MAX_MODEL_CHARACTERS: Final = 256
 MAX_ORACLE_FILES: Final = 8
 MAX_ORACLE_PATH_BYTES: Final = 240
 MAX_ASSET_PATH_BYTES: Final = 4096
@@ -232,7 +233,7 @@ def path_problem(path: str, max_bytes: int) -> str | None:
         return "holds a backslash or NUL"
     if len(path.encode()) > max_bytes:
         return f"is longer than {max_bytes} bytes"
-    if parts[0] == ".git":
+    if parts[0].casefold() == ".git":
         return "lies below .git"
     return None
 
@@ -241,11 +242,15 @@ def check_model_name(name: str) -> str:
     """Return the name of a model, trimmed.
 
     Raises:
-        ValueError: It is blank, or stands for whatever a provider serves today.
+        ValueError: It is blank, no name, or stands for whatever a provider serves today.
     """
     trimmed = name.strip()
     if not trimmed:
         raise ValueError("the model's name is blank")
+    if len(trimmed) > MAX_MODEL_CHARACTERS or not trimmed.isprintable():
+        raise ValueError(
+            f"model {trimmed!r:.80} is no name: give at most {MAX_MODEL_CHARACTERS} characters, all of them printable"
+        )
     if _MOVING_MODEL.fullmatch(trimmed.casefold()):
         raise ValueError(f"model {trimmed!r} names no fixed model; name the one that is meant")
     return trimmed

@@ -37,6 +37,9 @@ __all__ = ["parse_yaml"]
 _MAX_NODES: Final = 50_000
 """Values and keys in one file, aliases counted as often as they are used; the parser takes 75 µs for each."""
 
+_MAX_INTEGER_CHARACTERS: Final = 24
+"""As many as 64 bits need in base 8, with the prefix."""
+
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -212,6 +215,10 @@ class _Composer:
         if text in _WORDS:
             return _WORDS[text]
         if _INTEGER.fullmatch(text):
+            if len(text) > _MAX_INTEGER_CHARACTERS:
+                raise self.error(
+                    f"an integer of {len(text)} characters does not fit into 64 bits; quote it to make it text"
+                )
             base = {"0o": 8, "0x": 16}.get(text[:2], 10)
             return int(text, base)
         if _FLOAT.fullmatch(text):

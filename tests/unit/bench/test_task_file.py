@@ -43,6 +43,7 @@ def test_the_shortest_task_is_read(write_tasks: WriteTasks, task_text: str) -> N
         ),
         ("target: oracle.py}", "target: ../oracle.py}", 10, "no plain relative path"),
         ("target: oracle.py}", "target: .git/config}", 10, "lies below .git"),
+        ("target: oracle.py}", "target: .GIT/config}", 10, "lies below .git"),
         ("target: oracle.py}", f"target: {'a' * 241}}}", 10, "longer than 240 bytes"),
         ("target: oracle.py}", "target: oracle.py, into: elsewhere}", 10, "unknown value 'elsewhere'"),
         ('command: "true"', 'command: ""', 8, "command is blank"),
