@@ -217,7 +217,7 @@ class _Composer:
         if _INTEGER.fullmatch(text):
             if len(text) > _MAX_INTEGER_CHARACTERS:
                 raise self.error(
-                    f"an integer of {len(text)} characters does not fit into 64 bits; quote it to make it text"
+                    f"an integer of {len(text)} characters is longer than 64 bits need; quote it to make it text"
                 )
             base = {"0o": 8, "0x": 16}.get(text[:2], 10)
             return int(text, base)

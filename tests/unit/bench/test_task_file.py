@@ -112,8 +112,10 @@ def test_held_out_tasks_run_only_when_they_are_named_or_as_controls(write_tasks:
         selected()
 
 
-@pytest.mark.parametrize("name", ["", "  ", "auto", "LATEST", "gpt-latest", "openrouter/auto", "a@latest", "a:AUTO"])
-def test_a_model_that_moves_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["", "  ", "auto", "LATEST", "gpt-latest", "openrouter/auto", "a@latest", "a:AUTO", "a\nb", "m" * 257]
+)
+def test_a_model_that_moves_or_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="model"):
         check_model_name(name)
 

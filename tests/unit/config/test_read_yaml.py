@@ -118,12 +118,7 @@ def test_an_alias_repeats_its_value_and_is_located_where_it_stands(tmp_path: Pat
         ("a: [-.inf]\n", "1:5: -.inf is not a finite number"),
         ("a: 1e999\n", "1:1: key 'a' is not a finite number"),
         ("a: 9223372036854775808\n", "1:1: key 'a' is an integer beyond 64 bits; quote it"),
-        pytest.param(
-            f"a: {'9' * 5000}\n",
-            "1:4: key 'a': an integer of 5000 characters does not fit into 64 bits; quote",
-            id="long",
-        ),
-        ("a: " + "9" * 5000 + "\n", "1:4: not valid YAML: Exceeds the limit"),
+        ("a: " + "9" * 5000 + "\n", "1:4: an integer of 5000 characters is longer than 64 bits need; quote it"),
         ('a: "x\\0y"\n', "1:1: key 'a' holds a NUL character"),
         ('"x\\0y": 1\n', "1:1: a key under '' holds a NUL character"),
         ('a: "\\ud800"\n', "1:1: key 'a' holds a lone surrogate"),
