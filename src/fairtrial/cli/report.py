@@ -20,8 +20,8 @@ __all__ = ["command"]
 def command(*, path: Path, as_json: bool, markdown: bool) -> int:
     """Render the report of PATH, a results directory or a bare JSONL file of rows, to standard output.
 
-    Nothing in the directory is changed. `sealed` says that a seal names the last row; `fairtrial audit` reads
-    everything.
+    Nothing in the directory is changed. `sealed` says that a seal names the last row; the other rows are believed as
+    they stand, and the report says so. `fairtrial audit` reads everything.
     """
     if as_json and markdown:
         raise UsageError("--json and --markdown are two forms of one report; ask for one")

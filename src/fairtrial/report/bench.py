@@ -16,7 +16,7 @@ from fairtrial.evidence.bench import (
     savings,
 )
 from fairtrial.evidence.bench_remarks import Remarks
-from fairtrial.report.document import Document, Table, print_document, render_markdown
+from fairtrial.report.document import NOT_AUDITED, Document, Table, print_document, render_markdown
 from fairtrial.report.reviews import review_tables
 from fairtrial.report.text import figure, signed_figure
 
@@ -81,11 +81,12 @@ def bench_report_json(summary: BenchSummary, *, sealed: bool) -> dict[str, objec
 
     Args:
         summary: What the rows show.
-        sealed: The rows come from a directory whose seal holds.
+        sealed: The rows come from a directory whose seal names its last row.
     """
     return {
         "schema": SCHEMA,
         "sealed": sealed,
+        "audited": False,
         "aggregate": {
             task: {arm: _arm_json(aggregate) for arm, aggregate in arms.items()}
             for task, arms in summary.aggregates.items()
@@ -132,7 +133,7 @@ def _arm_json(aggregate: ArmAggregate) -> dict[str, object]:
 
 def _document(summary: BenchSummary) -> Document:
     broken = broken_incumbents(summary.aggregates)
-    notes = [MEDIANS_NOTE, USAGE_NOTE]
+    notes = [NOT_AUDITED, MEDIANS_NOTE, USAGE_NOTE]
     if broken:
         notes.append(f"BROKEN INCUMBENT: resolved nothing in any task: {', '.join(broken)}.")
     if summary.max_streak:

@@ -15,8 +15,12 @@ from rich.text import Text
 
 from fairtrial.report.text import escape_markdown, visible
 
-__all__ = ["Document", "Table", "print_document", "render_markdown"]
+__all__ = ["NOT_AUDITED", "Document", "Table", "print_document", "render_markdown"]
 
+NOT_AUDITED: Final = (
+    "Not audited: these figures are of the rows as they stand in the file. The command audit says whether they are the"
+    " rows that were written."
+)
 TERMINAL_ROWS: Final = 60
 COLUMN_GAP: Final = 2
 

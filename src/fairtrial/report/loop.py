@@ -7,7 +7,7 @@ from rich.console import Console
 
 from fairtrial.evidence.loop_compare import BLOCKS_FOR_A_SPREAD, RUNS_FOR_A_TIMING_CLAIM, Difference
 from fairtrial.evidence.loop_report import LoopSummary, Section, SubjectSummary
-from fairtrial.report.document import Document, Table, print_document, render_markdown
+from fairtrial.report.document import NOT_AUDITED, Document, Table, print_document, render_markdown
 from fairtrial.report.loop_json import loop_report_json
 from fairtrial.report.loop_overview import overview_tables
 from fairtrial.report.loop_run_tables import note_tables, run_tables
@@ -61,7 +61,7 @@ def _document(summary: LoopSummary, tables: Sequence[Table]) -> Document:
     rules = f" Rules: {', '.join(summary.token_rules)}." if summary.token_rules else ""
     return Document(
         title="fairtrial loop report",
-        notes=(NOT_EQUIVALENT, LIKE_WITH_LIKE, ESTIMATES + rules),
+        notes=(NOT_EQUIVALENT, NOT_AUDITED, LIKE_WITH_LIKE, ESTIMATES + rules),
         tables=[*tables, *run_tables(summary.runs), *note_tables(summary)],
     )
 

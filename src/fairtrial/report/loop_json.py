@@ -18,11 +18,12 @@ def loop_report_json(summary: LoopSummary, *, sealed: bool) -> dict[str, object]
 
     Args:
         summary: What the rows show.
-        sealed: The rows come from a directory whose seal holds.
+        sealed: The rows come from a directory whose seal names its last row.
     """
     return {
         "schema": SCHEMA,
         "sealed": sealed,
+        "audited": False,
         "rows": summary.n_rows,
         "token_rules": list(summary.token_rules),
         "sections": [_section_json(section) for section in summary.sections],

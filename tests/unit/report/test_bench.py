@@ -32,11 +32,12 @@ def test_the_json_report_has_the_fields_of_its_schema() -> None:
     report = bench_report_json(summarize(*ROWS), sealed=True)
     assert report == json.loads(json.dumps(report))
     assert list(report) == [
-        *("schema", "sealed", "aggregate", "savings", "broken_incumbent_arms", "outage"),
+        *("schema", "sealed", "audited", "aggregate", "savings", "broken_incumbent_arms", "outage"),
         *("planned", "uncounted", "skipped_tasks", "remarks"),
     ]
     assert (report["planned"], report["uncounted"]) == (None, None), "bare rows have no plan"
-    assert (report["schema"], report["sealed"]) == ("bench-report/1", True)
+    assert (report["schema"], report["sealed"], report["audited"]) == ("bench-report/1", True, False)
+    assert "Not audited:" in render_bench_markdown(summarize(*ROWS)).split("##")[0]
     assert report["outage"] == {"final_streak": 1, "max_streak": 1}
     aggregate = report["aggregate"]
     assert isinstance(aggregate, dict)

@@ -280,7 +280,9 @@ def test_the_json_report_is_plain_and_complete() -> None:
     ]
     report = loop_report_json(summarize(*rows), sealed=True)
     assert report == json.loads(json.dumps(report))
-    assert (report["schema"], report["sealed"], report["rows"]) == ("loop-report/1", True, len(rows))
+    assert (report["schema"], report["sealed"], report["audited"]) == ("loop-report/1", True, False)
+    assert report["rows"] == len(rows)
+    assert "Not audited:" in render_loop_markdown(summarize(*rows)).split("##")[0]
     assert report["token_rules"] == ["chars-div-4/1"]
     sections = report["sections"]
     assert isinstance(sections, list)
