@@ -190,6 +190,10 @@ class Fossil:
                 return (self._step(place.root, "clone", *options, place.remote, str(_clone_of(tree))),)
             case Motion.INSPECT, _:
                 return (self._step(tree, "changes", "--differ"),)
+            case Motion.JOIN, _:  # without a name it merges the branch's other leaf
+                return (self._step(tree, "pull", name=".pull"), self._step(tree, "merge", name=".merge"))
+            case Motion.SNAPSHOT, Manner.MERGED:
+                return (self._step(tree, "commit", "--no-warnings", "-m", "Merge", name=".commit"),)
             case Motion.SNAPSHOT, _:
                 branch = () if manner is Manner.JOIN else ("--branch", place.branch)
                 options = ("--no-warnings", *branch, "-m", place.message)

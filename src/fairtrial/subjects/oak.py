@@ -157,6 +157,13 @@ class Oak:
                 return (self._step(place.root, "clone", _repository(place), str(tree), *options),)
             case Motion.INSPECT, _:
                 return (self._step(tree, "status", "--json"),)
+            case (
+                Motion.JOIN,
+                _,
+            ):  # it puts the branch where the other has it: what was committed here must be done again
+                return (self._step(tree, "pull"),)
+            case Motion.SNAPSHOT, Manner.MERGED:
+                return (self._step(tree, "commit", name=".commit"),)
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit"),)
             case Motion.PUBLISH, _:
