@@ -12,9 +12,9 @@ from fairtrial.loop.recovery import Recovery, free_row, spent
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.seed import NOTES
 from fairtrial.loop.stage import Stage
-from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.loop.truth import Expectation, judge_joined
 from fairtrial.loop.work import traffic
-from fairtrial.model.loop import Manner, Motion, Place, Step, Truth
+from fairtrial.model.loop import Manner, Motion, Place, Step
 from fairtrial.model.process import ProcessResult
 
 __all__ = ["RIVAL_LINE", "Joined", "join_rival"]
@@ -95,13 +95,5 @@ def _joined_head(stage: Stage, case: str, joint: bytes) -> tuple[str | None, str
     head = subject.client_head(stage.probe, stage.places[case])
     place = stage.places[case] = replace(stage.places[case], published=head)
     truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)
-    check = judge_truth(Expectation(branch=place.branch, head=head, content=joint), truth)
-    reason = "; ".join((*check.failures, *_forks(truth)))
+    reason = "; ".join(judge_joined(Expectation(branch=place.branch, head=head, content=joint), truth))
     return (None, reason) if reason else (head, "")
-
-
-def _forks(truth: Truth) -> list[str]:
-    """The heads that still stand beside the joined one."""
-    return [
-        f"{each.source}: the branch still forks to {', '.join(each.beside)}" for each in truth.readings if each.beside
-    ]

@@ -148,12 +148,21 @@ def test_claim_wire_and_server_are_three_facts_and_recovery_is_really_done(make_
         assert row["local_work_preserved"], case
         assert row["server_integrity"] is True, (case, row["server_integrity_detail"])
         assert row["retry_safe"], (case, row["retry_failures"])
-        untried = case == "rival_first" and not forks
-        assert row["recovered"] in ({None} if untried else {None, True}), (case, row["recovery_reason"])
-        assert (row["recovery_calls"] in {0, None}) is (row["recovered"] is None), case
-        figures = ("recovery_calls", "recovery_publishes", "recovery_ms", "recovery_tokens")
-        assert [row[name] is None for name in figures] == [untried] * len(figures), case
+        assert_recovered(case, row, [each for each in rows if each["operation"].startswith(f"{case}.recover.")])
     assert_told_as_known(name, subject, found)
+
+
+def assert_recovered(case: str, row: Row, spent: list[Row]) -> None:
+    """What recovery took is what its commands took, and another writer's work was joined, not only met."""
+    joins = case == "rival_first"
+    assert row["recovered"] in ({True} if joins else {None, True}), (case, row["recovery_reason"])
+    assert (row["recovery_calls"] == 0) is (row["recovered"] is None), case
+    assert row["recovery_calls"] == len(spent), case
+    assert row["recovery_tokens"] == sum(each["estimated_tokens"] for each in spent), case
+    assert (row["recovery_bytes"] == 0) is (not spent), case
+    assert any(each["operation"].startswith(f"{case}.recover.join") for each in spent) is joins, case
+    assert (row["joined_head"] is not None) is joins, case
+    assert not joins or row["joined_head"] not in {row["rival_head"], row["final_head"]}, case
 
 
 def assert_told_as_known(name: str, subject: Subject, found: dict[str, Row]) -> None:

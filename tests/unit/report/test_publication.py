@@ -60,13 +60,6 @@ def test_the_matrix_has_claim_wire_server_verdict_and_cost() -> None:
     assert f"| git | {facts} | yes | yes | yes | 1 | 37 | 1485 | 33.0 |" in table
 
 
-def test_a_recovery_that_nobody_tried_is_not_shown_as_one_that_failed() -> None:
-    figures = dict.fromkeys(("recovered", "recovery_calls", "recovery_bytes", "recovery_ms", "recovery_tokens"))
-    text = render_loop_markdown(summary(total("git", "http", **figures)))
-    assert "| not tried |" in text
-    assert "failed" not in text
-
-
 def test_what_had_to_be_typed_at_the_server_stands_beside_the_recovery_that_failed() -> None:
     repaired = total("hg", "http", recovered=False, recovery_calls=5, server_repair=["hg recover"])
     assert "| 5 (failed; at the server: hg recover) |" in render_loop_markdown(summary(repaired))
