@@ -1,7 +1,7 @@
 """Joining another writer's work: it counts only where the server holds the work of both on one head of the branch."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
