@@ -67,6 +67,13 @@ def test_a_recovery_that_nobody_tried_is_not_shown_as_one_that_failed() -> None:
     assert "failed" not in text
 
 
+def test_a_fork_stands_beside_what_the_server_holds() -> None:
+    forked = summary(total("fossil", "http", verdict="true_success", fork_heads=["a"]))
+    assert "| durable (fork: 1 other head) | true_success |" in render_loop_markdown(forked)
+    assert "(fork: 2 other heads)" in render_loop_markdown(summary(total("fossil", "http", fork_heads=["a", "b"])))
+    assert "fork" not in render_loop_markdown(summary(total("fossil", "http", fork_heads=[])))
+
+
 def test_what_had_to_be_typed_at_the_server_stands_beside_the_recovery_that_failed() -> None:
     repaired = total("hg", "http", recovered=False, recovery_calls=5, server_repair=["hg recover"])
     assert "| 5 (failed; at the server: hg recover) |" in render_loop_markdown(summary(repaired))
