@@ -118,7 +118,7 @@ KNOWN = {
         "control": (0, "published", "true_success"),
         "request_cut": (6, "unreported", "unreported_failure_true"),
         "reply_cut": (6, "unreported", "unreported_but_durable"),
-        "first_reply_lost": (6, "unreported", "unreported_failure_true"),
+        "first_reply_lost": (6, "rejected", "true_rejection"),
         "reply_lost_reused": (6, "unreported", "unreported_but_durable"),
         "reply_lost_fresh": (6, "unreported", "unreported_but_durable"),
         "request_lost_fresh": (6, "unreported", "unreported_failure_true"),

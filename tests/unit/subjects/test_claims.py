@@ -63,6 +63,7 @@ def new(name: str) -> Subject:
         ("oak", 0, "", ClientClaim.PUBLISHED),
         ("oak", 6, OAK_SENDING.format("push"), ClientClaim.UNREPORTED),
         ("oak", 6, OAK_SENDING.format("branches/b"), ClientClaim.REJECTED),
+        ("oak", 6, OAK_SENDING.replace("/{}", ""), ClientClaim.REJECTED),
         ("oak", 6, "error: Server error: HTTP 500 Internal Server Error: no\n", ClientClaim.UNREPORTED),
         ("oak", 6, "error: Server error: HTTP 403 Forbidden: no\n", ClientClaim.REJECTED),
         ("oak", 6, "error: Server error: HTTP 429 Too Many Requests: no\n", ClientClaim.UNREPORTED),
