@@ -67,6 +67,14 @@ def test_a_recovery_that_nobody_tried_is_not_shown_as_one_that_failed() -> None:
     assert "failed" not in text
 
 
+def test_the_cost_of_unlike_cases_is_in_the_matrix_alone() -> None:
+    console = Console(width=200, record=True, file=None, force_terminal=False, quiet=False)
+    with console.capture() as capture:
+        render_loop_terminal(summary(total("git", "http"), total("hg", "http")), console)
+    assert "Publication honesty" in capture.get()
+    assert "costs" not in capture.get()
+
+
 def test_a_fork_stands_beside_what_the_server_holds() -> None:
     forked = summary(total("fossil", "http", verdict="true_success", fork_heads=["a"]))
     assert "| durable (fork: 1 other head) | true_success |" in render_loop_markdown(forked)
