@@ -87,7 +87,7 @@ def _cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
         line.connection_reuse or "none",
         line.client_claim or UNMEASURED,
         line.delivery or UNMEASURED,
-        line.server_truth or UNMEASURED,
+        (line.server_truth or UNMEASURED) + _beside(line),
         (line.verdict or UNMEASURED) + invalid,
         yes_no(line.retry_safe),
         yes_no(line.local_work_preserved),
@@ -97,6 +97,13 @@ def _cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
         figure(line.recovery_bytes),
         figure(line.recovery_ms, 1),
     )
+
+
+def _beside(line: MatrixLine) -> str:
+    """Say that the tool made a fork: what was published is there, and somebody has to merge."""
+    if not line.fork_heads:
+        return ""
+    return f" (fork: {line.fork_heads} other {'head' if line.fork_heads == 1 else 'heads'})"
 
 
 def _outcome(line: MatrixLine) -> str:
@@ -119,6 +126,7 @@ def matrix_json(section: Section) -> list[dict[str, object]]:
             "client_claim": line.client_claim,
             "delivery": line.delivery,
             "server_truth": line.server_truth,
+            "fork_heads": line.fork_heads,
             "verdict": line.verdict,
             "retry_safe": line.retry_safe,
             "local_work_preserved": line.local_work_preserved,
