@@ -24,7 +24,7 @@ from fairtrial.plugins import load_plugin, plugin_names
 from fairtrial.protocols import Agent
 from fairtrial.sweep.resolve import find_subjects
 from fairtrial.sweep.scratch import scratch_base
-from fairtrial.sweep.task_look import look_at_limits, look_at_tasks
+from fairtrial.sweep.task_look import look_at_sandboxes, look_at_tasks
 
 __all__ = ["Check", "Status", "command", "look"]
 
@@ -92,11 +92,15 @@ def look(scratch: Path | None) -> Iterator[Check]:
 
 def _limits(scratch: Path | None) -> Check:
     try:
-        mechanisms = look_at_limits(scratch_base(scratch))
+        seen = look_at_sandboxes(scratch_base(scratch))
     except HostError as problem:
         return Check(name="sandboxes", status=Status.NOTE, found=f"{problem} (the tool lane needs none)")
-    found = ", ".join(f"{limit} by {mechanism}" for limit, mechanism in mechanisms.items())
-    return Check(name="sandboxes", status=Status.OK, found=f"they work; limits: {found}")
+    limits = ", ".join(f"{limit} by {mechanism}" for limit, mechanism in seen.mechanisms.items())
+    uids = (
+        "a uid of its own" if seen.has_judge_uid else "the same uid as what it judges (root's sweeps give it another)"
+    )
+    found = f"they work; limits: {limits}; an oracle with `isolation: process` has {uids}"
+    return Check(name="sandboxes", status=Status.OK, found=found)
 
 
 def _tasks(path: Path, scratch: Path | None) -> Iterator[Check]:

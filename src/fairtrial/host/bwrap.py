@@ -132,16 +132,16 @@ def _permissions(tmpfs: Tmpfs) -> str:
     return "1777" if tmpfs.target in _STICKY else "0700" if tmpfs.target == AGENT_HOME else "0755"
 
 
-def command_argv(spec: SandboxSpec) -> tuple[str, ...]:
+def command_argv(spec: SandboxSpec, *, rlimits_processes: bool) -> tuple[str, ...]:
     """The command as it starts inside: the limits that a process carries are set there.
 
     Processes are counted per user namespace since kernel 5.14, but only if the limit is set inside of it: set outside,
-    it counts everything that the user runs anywhere.
+    it counts everything that the user runs anywhere, and so it does on an older kernel, wherever it is set.
     """
     limits = spec.limits
     return (
         "/usr/bin/prlimit",
-        f"--nproc={limits.processes}:{limits.processes}",
+        *((f"--nproc={limits.processes}:{limits.processes}",) if rlimits_processes else ()),
         f"--nofile={limits.files}:{limits.files}",
         "--core=0:0",
         "--",

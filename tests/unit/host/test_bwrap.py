@@ -53,8 +53,11 @@ def test_a_mask_is_closed_after_what_is_mounted_in_it() -> None:
 
 
 def test_limits_that_a_process_carries_are_set_inside() -> None:
-    argv = command_argv(spec(limits=Limits(processes=9, files=8)))
+    limits = Limits(processes=9, files=8)
+    argv = command_argv(spec(limits=limits), rlimits_processes=True)
     assert argv == ("/usr/bin/prlimit", "--nproc=9:9", "--nofile=8:8", "--core=0:0", "--", "true")
+    argv = command_argv(spec(limits=limits), rlimits_processes=False)
+    assert argv == ("/usr/bin/prlimit", "--nofile=8:8", "--core=0:0", "--", "true")
 
 
 @pytest.mark.parametrize("changes", [{"argv": ()}, {"uid": 0}, {"gid": 0}, {"cwd": "x"}, {"cwd": "/a/../b"}])
