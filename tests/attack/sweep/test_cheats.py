@@ -19,6 +19,8 @@ pytestmark = [
 ]
 
 Row = dict[str, Any]
+PLANTED: Final = b"sk-ant-" + b"planted-"
+"""How the key begins that `conftest` gives to each sweep."""
 FOUND: Final = "FOUND"
 FIND: Final = "found() { printf 'FO%s %s\\n' UND \"$*\"; }\n"
 MEND: Final = "sed -i 's/a - b/a + b/' calc.py\n"
@@ -476,5 +478,7 @@ def test_a_command_that_prints_ten_gigabytes_fills_nothing_of_ours(swept: Swept)
 
 
 def test_no_secret_of_the_host_is_in_what_is_kept(swept: Swept) -> None:
-    for path in swept.world.results.rglob("*"):
-        assert not path.is_file() or b"sk-ant-REDACTED" not in path.read_bytes(), path
+    kept = [path for path in swept.world.results.rglob("*") if path.is_file()]
+    assert len(kept) > len(ATTACKS)
+    for path in kept:
+        assert PLANTED not in path.read_bytes(), path
