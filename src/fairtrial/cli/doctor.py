@@ -22,6 +22,7 @@ from fairtrial.model.agent import AgentProbe
 from fairtrial.model.loop import Variant
 from fairtrial.plugins import load_plugin, plugin_names
 from fairtrial.protocols import Agent
+from fairtrial.report.text import visible
 from fairtrial.sweep.resolve import find_subjects
 from fairtrial.sweep.scratch import scratch_base
 from fairtrial.sweep.task_look import look_at_sandboxes, look_at_tasks
@@ -113,7 +114,10 @@ def _tasks(path: Path, scratch: Path | None) -> Iterator[Check]:
             yield Check(name=name, status=Status.OK, found="its authored check passes on the base")
         else:
             lacks = f"; it says that {seen.missing} is missing" if seen.missing else ""
-            found = f"its authored check fails on the base{lacks}"
+            last = seen.detail.rpartition("\n")[2]
+            found = f"its authored check fails on the base{lacks}" + (
+                f"; its last line: {visible(last)}" if last else ""
+            )
             yield Check(name=name, status=Status.NOTE, found=found, remedy="fine where the task is to make it pass")
 
 
