@@ -107,17 +107,16 @@ def _limits(scratch: Path | None) -> Check:
 def _tasks(path: Path, scratch: Path | None) -> Iterator[Check]:
     for seen in look_at_tasks(path, scratch_base(scratch)):
         name = f"task {seen.task}"
+        base = f"the base (commit {seen.commit[:12]}: what is not committed is not there)"
         if seen.problem is not None:
             remedy = "install it, or name its directory in the task's toolchains" if seen.missing else ""
             yield Check(name=name, status=Status.CANNOT, found=seen.problem, remedy=remedy)
         elif seen.passes:
-            yield Check(name=name, status=Status.OK, found="its authored check passes on the base")
+            yield Check(name=name, status=Status.OK, found=f"its authored check passes on {base}")
         else:
             lacks = f"; it says that {seen.missing} is missing" if seen.missing else ""
             last = seen.detail.rpartition("\n")[2]
-            found = f"its authored check fails on the base{lacks}" + (
-                f"; its last line: {visible(last)}" if last else ""
-            )
+            found = f"its authored check fails on {base}{lacks}" + (f"; its last line: {visible(last)}" if last else "")
             yield Check(name=name, status=Status.NOTE, found=found, remedy="fine where the task is to make it pass")
 
 

@@ -16,6 +16,7 @@ from fairtrial.host.limits import probe_limits
 from fairtrial.host.preflight import require_sandboxes
 from fairtrial.host.slot import open_slot
 from fairtrial.judging.values import CheckVerdict
+from fairtrial.model.bench import Task
 from fairtrial.model.sandbox import Limit
 from fairtrial.sweep.bench_inputs import private_blobs
 from fairtrial.sweep.scratch import SCRATCH_MODE
@@ -37,6 +38,7 @@ class TaskLook:
 
     Attributes:
         task: Its id.
+        commit: The base.
         problem: Why it cannot run here; None when it can.
         passes: Its authored check passes on the base; None when it could not be tried.
         missing: The program that is missing, as far as that can be told.
@@ -44,6 +46,7 @@ class TaskLook:
     """
 
     task: str
+    commit: str
     problem: str | None
     passes: bool | None
     missing: str | None
@@ -88,16 +91,19 @@ def look_at_tasks(path: Path, base: Path) -> Iterator[TaskLook]:
             try:
                 verdict = check_base(node, task, node.prepare(task), timeout_s=CHECK_S)
             except HostError as problem:
-                yield TaskLook(task=task.id, problem=str(problem), passes=None, missing=None, detail="")
+                yield TaskLook(
+                    task=task.id, commit=task.commit, problem=str(problem), passes=None, missing=None, detail=""
+                )
                 continue
-            yield _look(task.id, verdict)
+            yield _look(task, verdict)
 
 
-def _look(task: str, verdict: CheckVerdict) -> TaskLook:
+def _look(task: Task, verdict: CheckVerdict) -> TaskLook:
     missing = None if verdict.passed else missing_program(verdict.output)
     stopped = verdict.returncode == NOT_FOUND
     return TaskLook(
-        task=task,
+        task=task.id,
+        commit=task.commit,
         problem=f"{missing or 'a program'} is missing in the sandbox" if stopped else None,
         passes=verdict.passed,
         missing=missing,

@@ -40,10 +40,14 @@ def test_each_check_is_tried_on_the_base_and_what_is_missing_is_named(public_pat
     assert done.returncode == 3, done.stderr
     checks = {each["name"]: each for each in json.loads(done.stdout)["checks"]}
     seen = {name: (checks[f"task {name}"]["status"], checks[f"task {name}"]["found"]) for name in CHECKS}
-    fails = "its authored check fails on the base"
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repository, env=env, check=True, capture_output=True, text=True
+    )
+    base = f"the base (commit {head.stdout[:12]}: what is not committed is not there)"
+    fails = f"its authored check fails on {base}"
     missing = "ModuleNotFoundError: No module named 'no_such_module'"
     assert seen == {
-        "passes": ("ok", "its authored check passes on the base"),
+        "passes": ("ok", f"its authored check passes on {base}"),
         "fails": ("note", f"{fails}; its last line: No\\x1b[2J"),
         "lacks-a-module": ("note", f"{fails}; it says that no_such_module is missing; its last line: {missing}"),
         "lacks-a-program": ("cannot", "no-such-program is missing in the sandbox"),
