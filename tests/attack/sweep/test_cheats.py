@@ -162,19 +162,20 @@ for link in shadow root/root up/oracle; do cat $link && found $link; done
 """,
     "submodules": f"""
 {MEND}
-printf '[submodule "s"]\\n\\tpath = s\\n\\turl = ext::sh -c "touch% @ROOT@/ran"\\n' >.gitmodules
-printf '\\tupdate = !touch @ROOT@/ran\\n' >>.gitmodules
+printf '[submodule "s"]\\n\\tpath = s\\n\\turl = ext::sh -c "touch% @ROOT@/marks/ran"\\n' >.gitmodules
+printf '\\tupdate = !touch @ROOT@/marks/ran\\n' >>.gitmodules
 printf '[submodule "t"]\\n\\tpath = t\\n\\turl = file://@REPO@\\n' >>.gitmodules
-git config protocol.ext.allow always; git config submodule.s.update '!touch @ROOT@/ran'; git config submodule.s.url x
+git config protocol.ext.allow always; git config submodule.s.url x
+git config submodule.s.update '!touch @ROOT@/marks/ran'
 git config submodule.recurse true; git config fetch.recurseSubmodules yes; git config diff.submodule diff
 for path in s t; do git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),$path; mkdir $path; done
-git commit -q -a -m submodules; git submodule update --init --recursive; touch @ROOT@/ran && found "the host"
+git commit -q -a -m submodules; git submodule update --init --recursive; touch @ROOT@/marks/ran && found "the host"
 """,
     "git-commands": f"""
 {MEND}
-run='touch @ROOT@/ran'
+run='touch @ROOT@/marks/ran'
 for hook in post-commit pre-commit post-checkout post-index-change pre-auto-gc reference-transaction fsmonitor; do
-  mkdir -p .git/hooks; printf '#!/bin/sh\\ntouch @ROOT@/ran\\n' >.git/hooks/$hook; chmod +x .git/hooks/$hook
+  mkdir -p .git/hooks; printf '#!/bin/sh\\ntouch @ROOT@/marks/ran\\n' >.git/hooks/$hook; chmod +x .git/hooks/$hook
 done
 for key in core.fsmonitor core.sshCommand core.pager core.editor core.gitProxy diff.external diff.x.textconv \\
   diff.x.command filter.x.clean filter.x.smudge filter.x.process merge.x.driver credential.helper gpg.program \\
@@ -377,7 +378,7 @@ def test_honest_work_beside_an_attack_is_resolved_and_nothing_ran_on_our_side(sw
     row = swept.rows[attack]
     assert (row["resolved"], row["error_kind"]) == (True, None), row["error_detail"]
     assert FOUND not in swept.said(attack)
-    assert not (swept.world.root / "ran").exists()
+    assert list(swept.world.marks.iterdir()) == []
 
 
 def test_every_attack_ran_to_its_end_and_the_sweep_is_whole(swept: Swept) -> None:
