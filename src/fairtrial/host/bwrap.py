@@ -22,6 +22,7 @@ _DIRECTORIES: Final = ("/etc", "/etc/ssl", "/home")
 """Made with these permissions; parents that Bubblewrap makes by itself are closed to others."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - inside
 _STICKY: Final = frozenset({"/tmp", _SHARED_MEMORY})  # noqa: S108 - inside
+_SCRATCH_BYTES: Final = str(64 << 20)
 _OWN_PLACES: Final = ("/proc", "/usr", "/dev")
 
 
@@ -114,7 +115,7 @@ def options(
     for tmpfs in spec.tmpfs:
         words += ["--perms", _permissions(tmpfs), "--size", str(tmpfs.size_bytes), "--tmpfs", tmpfs.target]
     for bind, source in zip(spec.binds, sources, strict=True):
-        words += ["--ro-bind" if bind.access is Access.READ_ONLY else "--bind", source, bind.target]
+        words += _mount(bind, source)
     for file in spec.files:
         words += ["--perms", f"{file.mode:04o}", "--ro-bind-data", str(file_fds[file.target]), file.target]
     for mask in spec.tmpfs:
@@ -124,6 +125,13 @@ def options(
     for name, value in spec.env.items():
         words += ["--setenv", name, value]
     return tuple(words)
+
+
+def _mount(bind: Bind, source: str) -> list[str]:
+    words = ["--ro-bind" if bind.access is Access.READ_ONLY else "--bind", source, bind.target]
+    for name in bind.scratch:
+        words += ["--perms", "0755", "--size", _SCRATCH_BYTES, "--tmpfs", f"{bind.target}/{name}"]
+    return words
 
 
 def _permissions(tmpfs: Tmpfs) -> str:

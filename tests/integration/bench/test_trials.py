@@ -192,12 +192,19 @@ def test_copies_and_dependencies_are_there_and_no_part_of_the_change(trial: RunT
     (lib / "dep.py").write_text("X = 1\n")
     (lib / "again.py").symlink_to("dep.py")
     (world / "repo" / "build" / "settings").write_text("s\n")
-    look = "test -f vendor/again.py && ! echo > vendor/new && grep -q s build/settings"
+    packages = world / "repo" / "build" / "node_modules"
+    packages.mkdir()
+    (packages / "package.js").write_text("1\n")
+    vite = 'test -z "$(ls node_modules/.vite-temp)" && echo > node_modules/.vite-temp/x && ! echo > node_modules/x'
+    look = f"test -f vendor/again.py && ! echo > vendor/new && grep -q s build/settings && {vite}"
     row = trial(
         [bash(f"{look} && {MEND}"), DONE],
         sandbox_copy=["build/settings"],
-        sandbox_dependencies=[{"source": "build/lib", "target": "vendor"}],
-        verify="python3 -c 'import sys; sys.path.insert(0, \"vendor\"); import dep, calc'",
+        sandbox_dependencies=[
+            {"source": "build/lib", "target": "vendor"},
+            {"source": "build/node_modules", "target": "node_modules"},
+        ],
+        verify=f"{vite} && python3 -c 'import sys; sys.path.insert(0, \"vendor\"); import dep, calc'",
     )
     assert of(row, "resolved", "error_kind", "diff_files") == (True, None, 1), row["verify_output"]
 
