@@ -55,6 +55,7 @@ def test_a_resolved_trial_is_counted_on_the_wire(trial: RunTrial) -> None:
     assert row["wire"]["requests"] == 2
     assert row["integrity_flags"] == []
     assert row["tool_calls"] == {"Bash": 1}
+    assert (row["limits_enforced"]["disk"], row["limits_enforced"]["inodes"]) == ("watchdog", "watchdog"), "a copy"
     names = {path.name for path in row["directory"].iterdir()}
     assert names == {"wire-work.jsonl", "transcript-work.jsonl", "change.tar", "change.patch", "judgement-whole.json"}
 
