@@ -21,6 +21,7 @@ from fairtrial.store.sweep_file import write_sweep
 from fairtrial.sweep.execute import Due, Lane, Pass, drive
 
 NOW = datetime(2026, 11, 29, 13, 1, tzinfo=UTC)
+SWEEP = f"bench-overdue-{os.getpid()}"  # what a sweep leaves is found by its name, in all of /proc
 TASK = LoopTask(
     scenario="task_loop",
     variant=Variant(name="git", subject="git", label="git"),
@@ -69,7 +70,7 @@ def test_a_trial_whose_worker_does_not_answer_is_given_up_by_name_and_another_wo
 ) -> None:
     results = create_results(tmp_path / "results", lane="bench", now=NOW, base=tmp_path)
     plan = [{"plan_index": number, "key": f"k{number}"} for number in range(4)]
-    sweep = write_sweep(results, {"schema": "sweep/1", "sweep": "bench-1", "lane": "bench", "plan": plan})
+    sweep = write_sweep(results, {"schema": "sweep/1", "sweep": SWEEP, "lane": "bench", "plan": plan})
     engine = Deaf()
     never, never_written = os.pipe()
     with Journal.open(results, sweep) as journal, pytest.raises(HostError) as caught:
@@ -82,7 +83,7 @@ def test_a_trial_whose_worker_does_not_answer_is_given_up_by_name_and_another_wo
                 ),
                 results=results,
                 journal=journal,
-                sweep="bench-1",
+                sweep=SWEEP,
                 number=0,
                 scratch=tmp_path,
                 metadata={},
