@@ -18,7 +18,7 @@ from fairtrial.report.text import escape_markdown, visible
 __all__ = ["NOT_AUDITED", "Document", "Table", "print_document", "render_markdown"]
 
 NOT_AUDITED: Final = (
-    "Not audited: these figures are of the rows as they stand in the file. The command audit says whether they are the"
+    "Not audited: these figures are of the rows as they stand in the file. 'fairtrial audit' says whether they are the"
     " rows that were written."
 )
 TERMINAL_ROWS: Final = 60
