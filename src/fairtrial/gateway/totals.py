@@ -21,9 +21,9 @@ _PROVIDER_STATUS: Final = frozenset({429, *range(500, 600)})
 # Of errors inside a stream, those that say that the provider failed; any other (a prompt too long) is the arm's doing.
 _PROVIDER_KINDS: Final = frozenset(
     {
-        "api_error", "internal", "internal_error", "internal_server_error", "overloaded", "overloaded_error",
-        "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "server_error", "server_is_overloaded",
-        "service_unavailable", "slow_down", "timeout_error", "unavailable",
+        "api_error", "deadline_exceeded", "internal", "internal_error", "internal_server_error", "overloaded",
+        "overloaded_error", "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "server_error",
+        "server_is_overloaded", "service_unavailable", "slow_down", "timeout", "timeout_error", "unavailable",
     }
 )  # fmt: skip
 
