@@ -81,7 +81,9 @@ def test_both_arms_do_their_work(rows: dict[str, Row], arm: str) -> None:
     assert (rows[arm]["resolved"], rows[arm]["error_kind"]) == (True, None), rows[arm]["error_detail"]
 
 
-def test_the_answers_come_from_the_tree_whatever_was_committed_of_gitnexus(rows: dict[str, Row], shared_sweep: Sweep) -> None:
+def test_the_answers_come_from_the_tree_whatever_was_committed_of_gitnexus(
+    rows: dict[str, Row], shared_sweep: Sweep
+) -> None:
     transcript = text_of(shared_sweep, rows["asks"], "transcript-work.jsonl")
     assert "Function:uses.py:twice" in transcript, "it calls what was asked about, and is ignored by a file of the tree"
     (seen,) = rows["asks"]["context_sessions"]

@@ -111,5 +111,3 @@ def test_a_spec_survives_the_way_to_a_worker() -> None:
         n_workers=1,
     )
     assert SPEC.validate_json(SPEC.dump_json(spec)) == spec
-
-
