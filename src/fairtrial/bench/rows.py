@@ -15,6 +15,7 @@ from fairtrial.bench.tool_server import wire_tools
 from fairtrial.bench.transcript import TRANSCRIPT_SOURCE, Transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
+from fairtrial.gateway.control import Spend
 from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
@@ -345,19 +346,14 @@ def _sum_of(costs: Iterable[float | None]) -> float | None:
 def _wire(sessions: Sequence[Session]) -> Row:
     totals = [session.closed.totals for session in sessions if session.closed is not None]
     broken = at_least(each.broken_spend.usage for each in totals)
-    by_model: dict[str, list[TokenUsage]] = {}
-    by_agent: dict[str, list[TokenUsage]] = {}
-    for each in totals:
-        for into, spends in ((by_model, each.by_model), (by_agent, each.by_agent)):
-            for name, spend in spends.items():
-                into.setdefault(name, []).append(spend.usage)
+    by_agent = [each.by_agent for each in totals if each.by_agent is not None]
     return {
         "requests": sum(each.requests for each in totals),
         "failed_requests": sum(each.failed_requests for each in totals),
         "retries": sum(each.retries for each in totals),
         "refused": _add(each.refused for each in totals),
-        "by_model": {name: _tokens(sum_usage(usages)) for name, usages in by_model.items()},
-        "by_agent": {name: _tokens(sum_usage(usages)) for name, usages in by_agent.items()},
+        "by_model": _tokens_by(each.by_model for each in totals),
+        "by_agent": _tokens_by(by_agent) if len(by_agent) == len(totals) else None,
         "by_ending": _add(each.by_ending for each in totals),
         "limited_requests": sum(each.limited_requests for each in totals),
         "broken_tokens": _tokens(broken),
@@ -372,6 +368,15 @@ def _wire(sessions: Sequence[Session]) -> Row:
         "ledgers": [s.closed.ledger_sha256 for s in sessions if s.closed is not None],
         "complete": len(totals) == len(sessions),
     }
+
+
+def _tokens_by(spends: Iterable[Mapping[str, Spend]]) -> Row:
+    """The tokens of all sessions together, by name."""
+    found: dict[str, list[TokenUsage]] = {}
+    for each in spends:
+        for name, spend in each.items():
+            found.setdefault(name, []).append(spend.usage)
+    return {name: _tokens(sum_usage(usages)) for name, usages in found.items()}
 
 
 def _reported(session: Session) -> Row | None:

@@ -218,7 +218,7 @@ class Exchange:
         call = dialect.read_request(route, self._headers, body)
         row.requested_model, row.stream, row.digest = _short(call.requested_model), call.stream, call.digest
         row.session_claim, row.agent_claim = _short(call.session_claim), _short(call.agent_claim)
-        row.parent_claim = _short(call.parent_claim)
+        row.parent_claim, row.effort = _short(call.parent_claim), _short(call.effort)
         row.tool_results = tuple(
             SeenResult(
                 call_id=_short(each.call_id),
