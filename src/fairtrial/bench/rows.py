@@ -16,7 +16,7 @@ from fairtrial.bench.transcript import TRANSCRIPT_SOURCE, Transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.control import Spend
-from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.gateway.ledger import Ending, WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
@@ -306,12 +306,21 @@ def _undeclared(sessions: Sequence[Session], agent: FoundAgent, repository: Seen
     return {**shared, **labelled, f"{name} version": agent.probe.version, f"{name} plugin": agent.plugin.file_sha256}
 
 
-def integrity_flags(sessions: Sequence[Session]) -> list[str]:
-    """What the agent's own words, or the model that answered, say otherwise than they should, and what was tried."""
+def integrity_flags(sessions: Sequence[Session], effort: str | None) -> list[str]:
+    """What the agent's own words, or the model that answered, say otherwise than they should, and what was tried.
+
+    Args:
+        sessions: The sessions.
+        effort: What the arm's model is to be told; None for nothing.
+    """
     flags: list[str] = []
     for session in sessions:
         if any(row.served_as is ServedModel.OTHER for row in session.rows):
             flags.append(f"{session.phase}: other model")
+        turns = [row for row in session.rows if row.was_passed_on and row.n_tools and row.agent_claim is None]
+        # gemini-cli says it in capitals; claude-code leaves it out or lowers it for some models.
+        if effort is not None and any((row.effort or "").lower() != effort for row in turns):
+            flags.append(f"{session.phase}: effort")
         report, closed = session.report, session.closed
         if report is None or closed is None:
             continue
@@ -322,6 +331,8 @@ def integrity_flags(sessions: Sequence[Session]) -> list[str]:
             flags.append(f"{session.phase}: cost")
         if report.is_error is False and closed.provider_fault is not None:
             flags.append(f"{session.phase}: says success after {closed.provider_fault}")
+        elif report.is_error is False and turns and turns[-1].ending is Ending.CLIENT_GONE:
+            flags.append(f"{session.phase}: says success after a reply that it did not wait for")
     return [*flags, *probe_flags([row for session in sessions for row in session.rows])]
 
 

@@ -239,7 +239,9 @@ class Exchange:
         row.model_allowed = decision is ModelDecision.PASS
         if decision is ModelDecision.REFUSE:
             models = ", ".join(trial.opening.models)
-            raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
+            asked = f"it asked for {row.requested_model}" if row.requested_model else "it named none"
+            message = f"this session may use {models} and no other model; {asked}"
+            raise _Refused("model", 404, ErrorKind.NOT_FOUND, message)
         # After every refusal of what it asks: a body costs a session nothing, and looking through it costs every other.
         if trial.opening.markers:
             row.markers = await spool.words_in(trial.opening.markers)

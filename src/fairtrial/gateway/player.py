@@ -101,7 +101,7 @@ def _end_in_error(rendered: Rendered, event: ErrorEventScript, dialect: Dialect,
     if not is_stream:
         return dialect.render_error(_STATUS_OF.get(event.kind, 500), event.kind, message)
     before: list[Piece] = []
-    for piece in rendered.pieces:
+    for piece in rendered.pieces[:-1]:
         if sum(len(each.data) for each in before) >= event.after_bytes:
             break
         before.append(piece)

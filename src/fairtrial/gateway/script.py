@@ -128,7 +128,7 @@ class ErrorEventScript:
 
     Attributes:
         kind: What it means; each API has its own word for it.
-        after_bytes: Bytes of the reply before it; the event in which they end still comes whole.
+        after_bytes: Bytes of the reply before it; the event in which they end still comes whole, unless it is the last.
         times: How many tries of the turn it hits; 0 for all of them.
     """
 
