@@ -138,21 +138,23 @@ def test_what_a_stalled_reply_said_of_its_cost_is_a_lower_bound(
 def test_an_error_behind_a_finished_block_ends_what_it_lasts_through(
     rows: dict[str, Row], usage: Usage, shared_sweep: Sweep
 ) -> None:
-    """The block's tool runs all the same; what the reply said of its cost is a lower bound."""
+    """The block's tool runs all the same, and the next request goes on; in the middle of a text it asks for one piece.
+
+    What the reply said of its cost is a lower bound.
+    """
     once, stays = (rows[name] for name in ERRORS)
     assert (once["error_kind"], once["resolved"]) == (None, True), once["error_detail"]
     assert stays["error_kind"] == "session-error", stays["error_detail"]
-    assert "error in the stream: planned fault: error_event" in stays["error_detail"]
+    assert "the provider failed: status 529" in stays["error_detail"]
     assert [row["diff_files"] for row in (once, stays)] == [1, 1], "what was called before the error was done"
-    n_stays = stays["wire"]["requests"] - 1
-    assert n_stays > 2, "it was tried again"
     assert once["wire"]["by_ending"] == {"error-event": 1, "answered": 2}
-    assert stays["wire"]["by_ending"] == {"error-event": n_stays, "answered": 1}
+    by_ending = stays["wire"]["by_ending"]
+    assert (by_ending["error-event"], by_ending["answered"], by_ending["error-status"] > 1) == (2, 1, True)
     told = usage(1)["uncached_input"], usage(1)["output"]
     after = usage(3)["uncached_input"], usage(3)["output"]
     assert (once["input_tokens"], once["output_tokens"]) == tuple(map(sum, zip(told, after, strict=True)))
     assert (stays["input_tokens"], stays["output_tokens"]) == told
-    for row, tries in ((once, 1), (stays, n_stays)):
+    for row, tries in ((once, 1), (stays, 2)):
         broken = [each for each in wire_of(shared_sweep, row) if each["ending"] == "error-event"]
         assert [(each["error_kind"], each["usage"]["is_lower_bound"], each["usage_problem"]) for each in broken] == [
             ("overloaded_error", True, "the reply broke off")

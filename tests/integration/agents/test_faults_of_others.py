@@ -41,7 +41,8 @@ SILENCES: Final[dict[str, dict[str, Any]]] = {
 }
 SILENCE_S: Final = 150.0
 """For the slowest of them to start on a machine that is busy with all of the others; then nothing happens any more."""
-LONG: Final = "Never. " * 500
+LONG: Final = " ".join(map(str, range(900)))
+"""Without repetition, on which gemini-cli would end a reply by itself."""
 LOOK: Final = [
     {"tool": "exec_command", "input": {"cmd": "ls"}, "only": ["openai-responses"]},
     {"tool": "bash", "input": {"command": "ls", "description": "look"}, "only": ["openai-chat"]},
@@ -129,10 +130,13 @@ def test_silence_lasts_until_the_sessions_time_is_over(
     row, whole = rows[agent, fault], whole_of(agent, usage)
     assert (row["error_kind"], row["resolved"]) == ("agent-timeout", False), row["error_detail"]
     assert row["input_tokens"] == sum(each["uncached_input"] for each in whole)
-    assert row["wire"]["by_ending"] == {"answered": len(whole), "client-gone": 1}
-    (waited,) = [each for each in wire_of(silences_of(shared_sweep, agent), row) if each["ending"] == "client-gone"]
-    assert (waited["fault"], waited["fault_fired"], waited["usage"]) == ("stall", True, None)
-    assert row["wire"]["broken_is_lower_bound"] is True, "what it had said by then may have cost something"
+    waited = [each for each in wire_of(silences_of(shared_sweep, agent), row) if each["ending"] == "client-gone"]
+    assert row["wire"]["by_ending"] == {"answered": len(whole), "client-gone": len(waited)}
+    assert {(each["fault"], each["fault_fired"]) for each in waited} == {("stall", True)}
+    assert len(waited) == 1 or agent == "gemini-cli", "which asks again after a minute"
+    if fault == "stalled":
+        assert {each["usage_problem"] for each in waited} == {"the reply broke off"}
+        assert row["wire"]["broken_is_lower_bound"] is True, "what it had said by then may have cost something"
 
 
 def test_the_tries_of_codex_multiply(rows: dict[tuple[str, str], Row]) -> None:
