@@ -77,7 +77,7 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[tuple[str, str], Row]:
             "name": name,
             "match": {"prompt_contains": prompt_of(name)},
             "turns": [work, {"text": LONG, "usage": usage(2), "fault": {**fault, "times": 0}}],
-            "beyond": "repeat",  # gemini-cli puts more into the conversation when it tries again
+            "beyond": "repeat",  # a client may put more into the conversation when it tries again
         }
         for name, fault in faults.items()
     ]
