@@ -316,11 +316,13 @@ def test_whose_a_request_is_stays_unknown_where_the_wire_does_not_tell(rows: dic
 
 @pytest.mark.parametrize(("arm", "children"), [("claude", 3), ("codex", 1), ("opencode", 1)])
 def test_subagents_and_child_sessions_are_told_from_the_main_loop(
-    rows: dict[str, Row], said: dict[str, list[dict[str, Any]]], arm: str, children: int
+    rows: dict[str, Row], said: dict[str, list[dict[str, Any]]], shared_sweep: Sweep, arm: str, children: int
 ) -> None:
     agents = [agent for agent in said[arm] if agent["match"].get("claimed") == "subagent"]
     assert len(agents) == children
     assert rows[arm]["wire"]["by_agent"]["subagent"] == plus(agents)
+    claims = {line["agent_claim"] for line in wire_of(shared_sweep, rows[arm]) if line["kind"] == "request"}
+    assert len(claims - {None}) == children, "each by a name of its own"
 
 
 def test_a_skill_and_three_parallel_tools_are_calls_on_the_wire(rows: dict[str, Row], shared_sweep: Sweep) -> None:
@@ -339,6 +341,7 @@ def test_a_broken_stream_and_a_500_in_a_subagent_are_counted_apart(rows: dict[st
     assert wire["by_ending"]["error-status"] == wire["failed_requests"] - 1 > 1
     assert wire["broken_tokens"]["input_tokens"] > 0
     assert "subagent" not in wire["by_agent"], "it was never answered"
+    assert row["reported_usage"][0]["is_error"] is False, "what a subagent meets is no error of the session"
     assert wire["waited_ms"] == 0.0, "a fault that we planned is no provider's trouble"
     assert wire["backed_off_ms"] > 0
     assert row["sweep_paused_s"] == 0.0

@@ -88,14 +88,13 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[tuple[str, str], Row]:
     )
     options = ("--runs", 1, "--outage-streak", 0, "--script", script, "--arms-file", arms)
     silent = ("--workers", len(SILENCES), "--only", ",".join(SILENCES), "--timeout", SILENCE_S)
+    played = ("--workers", 4, "--only", ",".join(FAULTS), "--timeout", 500)
     with ExitStack() as stack:
-        waiting = [
-            stack.enter_context(silences_of(shared_sweep, agent).start(*options, *silent, arms=agent))
-            for agent in AGENTS
-        ]
-        played = ("--workers", 4, "--only", ",".join(FAULTS), "--timeout", 500)
-        said = [shared_sweep.run(*options, *played, arms=",".join(AGENTS)).stderr]
-        said += [process.communicate(timeout=550)[1] for process in waiting]
+        started = [silences_of(shared_sweep, agent).start(*options, *silent, arms=agent) for agent in AGENTS]
+        started.append(shared_sweep.start(*options, *played, arms=",".join(AGENTS)))
+        for process in started:
+            stack.enter_context(process)
+        said = [process.communicate(timeout=1100)[1] for process in started]
     sweeps = [shared_sweep, *(silences_of(shared_sweep, agent) for agent in AGENTS)]
     found = {(row["arm"], row["task"]): row for sweep in sweeps for row in sweep.rows}
     assert found.keys() == {(agent, fault) for agent in AGENTS for fault in faults}, said
