@@ -56,7 +56,7 @@ from fairtrial.sweep.bench_inputs import (
     task_changes,
 )
 from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, longest_trial_s
-from fairtrial.sweep.candidate import FROZEN, PROMOTION, Promoter, read_frozen
+from fairtrial.sweep.candidate import FROZEN, PROMOTION, read_frozen
 from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
 from fairtrial.sweep.loop_sweep import (
     Begun,
@@ -68,6 +68,7 @@ from fairtrial.sweep.loop_sweep import (
     stopped_waiting,
 )
 from fairtrial.sweep.pause import ProviderWatch
+from fairtrial.sweep.promoter import Promoter
 from fairtrial.sweep.scratch import SCRATCH_MODE, end_earlier, open_scratch, scratch_base, scratch_of
 from fairtrial.workspace.overlay import freeze_overlay
 
