@@ -42,7 +42,8 @@ SILENCES: Final[dict[str, dict[str, Any]]] = {
 SILENCE_S: Final = 150.0
 """For the slowest of them to start on a machine that is busy with all of the others; then nothing happens any more."""
 LONG: Final = " ".join(map(str, range(900)))
-"""Without repetition, on which gemini-cli would end a reply by itself."""
+REPETITIVE: Final = "Never. " * 500
+"""Which gemini-cli leaves by itself, asks for once more, and takes for the model's end."""
 LOOK: Final = [
     {"tool": "exec_command", "input": {"cmd": "ls"}, "only": ["openai-responses"]},
     {"tool": "bash", "input": {"command": "ls", "description": "look"}, "only": ["openai-chat"]},
@@ -76,8 +77,15 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[tuple[str, str], Row]:
         {
             "name": name,
             "match": {"prompt_contains": prompt_of(name)},
-            "turns": [work, {"text": LONG, "usage": usage(2), "fault": {**fault, "times": 0}}],
-            "beyond": "repeat",  # a client may put more into the conversation when it tries again
+            "turns": [
+                work,
+                {
+                    "text": REPETITIVE if name == "closed-in-the-middle" else LONG,
+                    "usage": usage(2),
+                    "fault": {**fault, "times": 0},
+                },
+            ],
+            "beyond": "repeat",  # gemini-cli puts more into the conversation when it asks again
         }
         for name, fault in faults.items()
     ]
@@ -134,7 +142,6 @@ def test_silence_lasts_until_the_sessions_time_is_over(
     assert {(each["fault"], each["fault_fired"]) for each in waited} == {("stall", True)}
     assert len(waited) == 1 or agent == "gemini-cli", "which asks again after a minute"
     if fault == "stalled":
-        assert {each["usage_problem"] for each in waited} == {"the reply broke off"}
         assert row["wire"]["broken_is_lower_bound"] is True, "what it had said by then may have cost something"
 
 
