@@ -24,6 +24,8 @@ from fairtrial.wire.faults import Fault
 
 __all__ = [
     "MAX_LINE_BYTES",
+    "DirectoryReleased",
+    "DirectoryReleasing",
     "Message",
     "ProviderState",
     "ProviderStatus",
@@ -196,6 +198,22 @@ class TrialClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryReleasing:
+    """Write no more for an attempt whose worker is gone: answered when its files are at rest, and they stay so.
+
+    Attributes:
+        directory: Absolute path of the directory of its wire logs.
+    """
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryReleased:
+    """Nothing is written there any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusAsked:
     """How is the gateway, and how are its upstreams? Has one that is down probed, when it is time to."""
 
@@ -234,13 +252,24 @@ class Status:
     internal_errors: tuple[str, ...]
 
 
-Message = TrialOpening | TrialOpened | TrialClosing | TrialClosed | StatusAsked | Status
+Message = (
+    TrialOpening
+    | TrialOpened
+    | TrialClosing
+    | TrialClosed
+    | DirectoryReleasing
+    | DirectoryReleased
+    | StatusAsked
+    | Status
+)
 
 _KINDS: Final[Mapping[str, type[Message]]] = {
     "open": TrialOpening,
     "opened": TrialOpened,
     "close": TrialClosing,
     "closed": TrialClosed,
+    "release": DirectoryReleasing,
+    "released": DirectoryReleased,
     "status?": StatusAsked,
     "status": Status,
 }
