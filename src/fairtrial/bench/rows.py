@@ -21,12 +21,13 @@ from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
 from fairtrial.model.bench import PluginFiles
-from fairtrial.model.sandbox import SandboxState
+from fairtrial.model.sandbox import Limit, SandboxState
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 from fairtrial.store.artifacts import digest_file, render_digest
 from fairtrial.store.layout import INTENT
 from fairtrial.store.strict_json import encode_object
+from fairtrial.workspace.layers import Storage
 
 __all__ = [
     "Row",
@@ -205,8 +206,15 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
     }
 
 
-def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: Seen) -> Row:
-    """Usage, cost, turns and time over the sessions of an attempt: the wire's, with the client's claims beside."""
+def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: Seen, storage: Storage) -> Row:
+    """Usage, cost, turns and time over the sessions of an attempt: the wire's, with the client's claims beside.
+
+    Args:
+        sessions: The sessions.
+        agent: The agent.
+        repository: What the repository tells agents.
+        storage: Where what the sessions wrote lay.
+    """
     speaks = agent.agent.dialect is not None
     closed = [session.closed for session in sessions]
     spends = [each.totals.spend for each in closed if each is not None]
@@ -238,7 +246,16 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: S
         "environment": [{"phase": session.phase, **session.environment} for session in sessions],
         "environment_repository": repository,
         "environment_undeclared": _undeclared(sessions, agent, repository),
-        "limits_enforced": dict(sessions[0].result.enforced) if sessions else {},
+        "limits_enforced": _enforced(sessions[0], storage) if sessions else {},
+    }
+
+
+def _enforced(session: Session, storage: Storage) -> dict[Limit, str]:
+    """What enforced each limit; of those on what was written it depends on where that lay."""
+    room = "sized tmpfs" if storage is Storage.MEMORY else "watchdog"
+    return {
+        limit: room if limit in {Limit.DISK, Limit.INODES} else mechanism
+        for limit, mechanism in session.result.enforced.items()
     }
 
 

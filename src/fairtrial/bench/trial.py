@@ -139,7 +139,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         desk = stack.enter_context(open_desk(node)) if task.is_review else None
         work = _work(node, spec, directory, prepared, agent, layer, desk, index)
         left_over = _clean_up(stack)
-    row = identity_of(spec) | session_fields(work.sessions, agent, repository)
+    row = identity_of(spec) | session_fields(work.sessions, agent, repository, layer.storage)
     row |= context_fields(index, work.sessions)
     row |= _change_fields(node, work, prepared, directory, skill_places(agent.agent.skills_directory))
     row |= {
