@@ -15,7 +15,8 @@ from fairtrial.bench.tool_server import wire_tools
 from fairtrial.bench.transcript import TRANSCRIPT_SOURCE, Transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
-from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.gateway.control import Spend
+from fairtrial.gateway.ledger import Ending, WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
@@ -322,12 +323,21 @@ def _undeclared(sessions: Sequence[Session], agent: FoundAgent, repository: Seen
     return {**shared, **labelled, f"{name} version": agent.probe.version, f"{name} plugin": agent.plugin.file_sha256}
 
 
-def integrity_flags(sessions: Sequence[Session]) -> list[str]:
-    """What the agent's own words, or the model that answered, say otherwise than they should, and what was tried."""
+def integrity_flags(sessions: Sequence[Session], effort: str | None) -> list[str]:
+    """What the agent's own words, or the model that answered, say otherwise than they should, and what was tried.
+
+    Args:
+        sessions: The sessions.
+        effort: What the arm's model is to be told; None for nothing.
+    """
     flags: list[str] = []
     for session in sessions:
         if any(row.served_as is ServedModel.OTHER for row in session.rows):
             flags.append(f"{session.phase}: other model")
+        turns = [row for row in session.rows if row.was_passed_on and row.n_tools and row.agent_claim is None]
+        # gemini-cli says it in capitals; claude-code leaves it out or lowers it for some models.
+        if effort is not None and any((row.effort or "").lower() != effort for row in turns):
+            flags.append(f"{session.phase}: effort")
         report, closed = session.report, session.closed
         if report is None or closed is None:
             continue
@@ -338,6 +348,8 @@ def integrity_flags(sessions: Sequence[Session]) -> list[str]:
             flags.append(f"{session.phase}: cost")
         if report.is_error is False and closed.provider_fault is not None:
             flags.append(f"{session.phase}: says success after {closed.provider_fault}")
+        elif report.is_error is False and turns and turns[-1].ending is Ending.CLIENT_GONE:
+            flags.append(f"{session.phase}: says success after a reply that it did not wait for")
     return [*flags, *probe_flags([row for session in sessions for row in session.rows])]
 
 
@@ -362,19 +374,14 @@ def _sum_of(costs: Iterable[float | None]) -> float | None:
 def _wire(sessions: Sequence[Session]) -> Row:
     totals = [session.closed.totals for session in sessions if session.closed is not None]
     broken = at_least(each.broken_spend.usage for each in totals)
-    by_model: dict[str, list[TokenUsage]] = {}
-    by_agent: dict[str, list[TokenUsage]] = {}
-    for each in totals:
-        for into, spends in ((by_model, each.by_model), (by_agent, each.by_agent)):
-            for name, spend in spends.items():
-                into.setdefault(name, []).append(spend.usage)
+    by_agent = [each.by_agent for each in totals if each.by_agent is not None]
     return {
         "requests": sum(each.requests for each in totals),
         "failed_requests": sum(each.failed_requests for each in totals),
         "retries": sum(each.retries for each in totals),
         "refused": _add(each.refused for each in totals),
-        "by_model": {name: _tokens(sum_usage(usages)) for name, usages in by_model.items()},
-        "by_agent": {name: _tokens(sum_usage(usages)) for name, usages in by_agent.items()},
+        "by_model": _tokens_by(each.by_model for each in totals),
+        "by_agent": _tokens_by(by_agent) if len(by_agent) == len(totals) else None,
         "by_ending": _add(each.by_ending for each in totals),
         "limited_requests": sum(each.limited_requests for each in totals),
         "broken_tokens": _tokens(broken),
@@ -389,6 +396,15 @@ def _wire(sessions: Sequence[Session]) -> Row:
         "ledgers": [s.closed.ledger_sha256 for s in sessions if s.closed is not None],
         "complete": len(totals) == len(sessions),
     }
+
+
+def _tokens_by(spends: Iterable[Mapping[str, Spend]]) -> Row:
+    """The tokens of all sessions together, by name."""
+    found: dict[str, list[TokenUsage]] = {}
+    for each in spends:
+        for name, spend in each.items():
+            found.setdefault(name, []).append(spend.usage)
+    return {name: _tokens(sum_usage(usages)) for name, usages in found.items()}
 
 
 def _reported(session: Session) -> Row | None:

@@ -152,7 +152,11 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "setup_layer_digest": prepared.setup_digest,
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
-        "integrity_flags": [*integrity_flags(work.sessions), *context_flags(index, work.sessions), *work.flags],
+        "integrity_flags": [
+            *integrity_flags(work.sessions, spec.bench.arm.effort),
+            *context_flags(index, work.sessions),
+            *work.flags,
+        ],
         "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin, _skill_tools(agent.agent)),
         "plan_produced": work.artifacts.get("plan"),
     }

@@ -1,6 +1,6 @@
 """How a session, a phase and a trial ended, by the closed table of endings. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,7 @@ from fairtrial.bench.judge import Judgement
 from fairtrial.bench.review import JudgedReview, Left
 from fairtrial.bench.session import Session
 from fairtrial.evidence.endings import EndingKind
-from fairtrial.gateway.ledger import Ending
+from fairtrial.gateway.ledger import Ending, WireRow
 from fairtrial.gateway.totals import provider_fault
 from fairtrial.judging.values import CheckVerdict
 from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
@@ -63,7 +63,15 @@ def end_of_session(session: Session) -> Ended | None:
         return Ended(
             kind=EndingKind.BUDGET_EXHAUSTED, detail=f"the trial's budget of {closed.budget_exhausted} is spent"
         )
+    if how is not None and (refusal := _last_refusal(session.rows)) is not None:
+        return Ended(kind=how.kind, detail=f"the gateway refused its last request: {refusal}; {how.detail}")
     return how
+
+
+def _last_refusal(rows: Sequence[WireRow]) -> str | None:
+    """What the gateway said to the last request, if it refused it: among what a CLI prints it may be hard to find."""
+    last = rows[-1] if rows else None
+    return None if last is None or last.refusal is None else last.detail
 
 
 def end_of_judgement(said: Judgement, *, changed: bool) -> Ended | None:
@@ -136,11 +144,14 @@ def _end_of_process(session: Session) -> Ended | None:
 
 
 def _cause(session: Session) -> str:
-    """Why it failed, by its own words, or else by the wire's about its last request; "" when neither says."""
+    """Why it failed, by its own words, or else by its last request's reply; "" when neither says.
+
+    What the gateway refused is told elsewhere.
+    """
     if session.report is not None and session.report.error_text is not None:
         return f"it says: {session.report.error_text}; "
     last = session.rows[-1] if session.rows else None
-    if last is None or last.ending is Ending.ANSWERED or not last.detail:
+    if last is None or last.ending in {Ending.ANSWERED, Ending.REFUSED} or not last.detail:
         return ""
     status = "" if last.status is None else f"status {last.status}: "
     return f"its last request: {status}{last.detail[:TAIL_CHARACTERS]}; "

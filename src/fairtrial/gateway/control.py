@@ -142,7 +142,8 @@ class Totals:
         by_ending: How the requests that were passed on ended, by `ledger.Ending`.
         limited_requests: Replies 429 and 529.
         backed_off_ms: Milliseconds that the client let conversations rest after a try that the provider failed, summed.
-        by_agent: `spend` by main loop ("main") or subagent ("subagent"), as the client claims.
+        by_agent: `spend` by main loop ("main") or subagent ("subagent"), as the client claims; None where no client of
+            the dialect tells them apart.
         unmeasured_requests: Passed on, answered with success, and without usage.
         request_bytes: Body bytes of requests passed on.
         reply_bytes: Body bytes of replies.
@@ -157,7 +158,7 @@ class Totals:
     spend: Spend
     broken_spend: Spend
     by_model: Mapping[str, Spend]
-    by_agent: Mapping[str, Spend]
+    by_agent: Mapping[str, Spend] | None
     by_ending: Mapping[str, int]
     limited_requests: int
     backed_off_ms: float
