@@ -151,10 +151,16 @@ def test_a_worker_that_is_killed_makes_one_interrupted_row_and_the_sweep_goes_on
     command = [sys.executable, "-m", "fairtrial", "loop", "--runs", "3", "--out", str(out)]
     live = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 200
-    while not list(out.glob("trials/*/*/intent.json")) and time.monotonic() < deadline:
+    while not list(out.glob("trials/*/*/intent.json")):
+        assert time.monotonic() < deadline
         time.sleep(0.005)
-    children = Path(f"/proc/{live.pid}/task/{live.pid}/children").read_text().split()
-    os.kill(int(children[0]), signal.SIGKILL)
+    worker = int(Path(f"/proc/{live.pid}/task/{live.pid}/children").read_text().split()[0])
+    os.kill(worker, signal.SIGSTOP)
+    while all((path.parent / "outcome.json").exists() for path in out.glob("trials/*/*/intent.json")):
+        os.kill(worker, signal.SIGCONT)  # it was between two trials: nothing would be interrupted
+        time.sleep(0.02)
+        os.kill(worker, signal.SIGSTOP)
+    os.kill(worker, signal.SIGKILL)
     _, said = live.communicate(timeout=200)
     assert live.returncode == 5, said
     kinds = [row["error_kind"] for row in rows_of(out) if row["final"]]
