@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from fairtrial.host.cgroup import Controller, find_control_groups
 from fairtrial.host.limits import Enforcement
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import Slot
@@ -113,6 +114,35 @@ def test_a_fork_bomb_that_gives_up_leaves_the_sandbox_usable(inside: RunInside) 
     ]
 
 
+BOMB: Final = """
+import os, resource, time
+print(resource.getrlimit(resource.RLIMIT_NPROC)[0], flush=True)
+try:
+    while os.fork():
+        pass
+except OSError:
+    print("refused", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.root
+def test_a_fork_bomb_is_stopped_by_a_control_group_where_no_rlimit_can_count_one_sandbox(
+    slot: Slot, enforcement_of: Callable[[Slot], Enforcement]
+) -> None:
+    """What a normal user has below kernel 5.14, where a group can be made."""
+    places = find_control_groups((Controller.PIDS,))[Controller.PIDS]
+    if isinstance(places, str):
+        pytest.skip(f"no control group of processes: {places}")
+    mechanisms = {**enforcement_of(slot).mechanisms, Limit.PROCESSES: "pids cgroup"}
+    enforcement = replace(enforcement_of(slot), mechanisms=mechanisms, groups=(places,))
+    spec = SandboxSpec(argv=(*PYTHON, BOMB), env={}, cwd="/", limits=Limits(wall_s=60, grace_s=0.5, processes=64))
+    result = run_sandbox(spec, slot=slot, enforcement=enforcement, capture_bytes=1 << 10)
+    assert (result.state, result.limit) == (SandboxState.LIMIT, Limit.PROCESSES)
+    assert result.stdout.head.endswith(b"refused\n")
+    assert not result.stdout.head.startswith(b"64\n")
+
+
 def test_the_process_limit_counts_this_sandbox_only(inside: RunInside) -> None:
     # Under our own uid a limit set outside of the namespace would count everything that we run.
     assert inside("for i in 1 2 3 4 5; do sleep 0.1 & done; wait", limits=Limits(processes=20, wall_s=20)).ok
@@ -158,7 +188,7 @@ def test_memory_is_watched_as_it_is_used_where_no_group_can_be_made(
         cwd="/",
         limits=Limits(wall_s=60, memory_bytes=limit_mib << 20),
     )
-    result = run_sandbox(spec, slot=slot, enforcement=replace(enforcement_of(slot), memory_groups=None))
+    result = run_sandbox(spec, slot=slot, enforcement=replace(enforcement_of(slot), groups=()))
     assert (result.limit, result.ok) == (reached, reached is None)
     assert result.peak_memory_bytes is not None
 

@@ -41,6 +41,7 @@ FORMS: dict[tuple[str, str], type[Any]] = {
     ("script-files.md", "A call"): script.CallScript,
     ("script-files.md", "Usage"): script.UsageScript,
     ("script-files.md", "A fault"): script.FaultScript,
+    ("script-files.md", "An error in the stream"): script.ErrorEventScript,
 }
 KEYS = {"task_class": "class"}
 WORDS: dict[tuple[str, str, str], type[StrEnum]] = {

@@ -23,6 +23,7 @@ from fairtrial.workspace.tree import Tree
 
 __all__ = [
     "ASSETS",
+    "VITE_SCRATCH",
     "capture_copy",
     "capture_dependency",
     "content_digest",
@@ -34,6 +35,8 @@ __all__ = [
 ASSETS: Final = "assets"
 MOST_ENTRIES: Final = 100_000
 MOST_BYTES: Final = 2 << 30
+VITE_SCRATCH: Final = ".vite-temp"
+"""Where Vite puts its settings before it loads them, in the `node_modules` that they are to find packages in."""
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -169,6 +172,10 @@ def _copy(repository: Path, source: str, staged: Path, *, links: bool) -> str:
             raise UsageError(f"{repository / source}: more than {MOST_BYTES} bytes")
         for part in (os.fsencode(item.path), kind, content):
             digest.update(len(part).to_bytes(8, "big") + part)
+    vite = staged / VITE_SCRATCH
+    if links and source.rpartition("/")[2] == "node_modules" and staged.is_dir() and not vite.exists():
+        vite.mkdir(mode=0o755)
+        digest.update(os.fsencode(VITE_SCRATCH))
     return digest.hexdigest()
 
 

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, cast
 from pydantic import TypeAdapter
 
 from fairtrial.bench.blobs import framed_digest
-from fairtrial.errors import HostError, IntegrityError, UsageError
+from fairtrial.errors import HostError, IntegrityError
 from fairtrial.host.files import remove_tree, write_durably
 from fairtrial.host.limits import Enforcement, Space
 from fairtrial.host.lock import acquire_lock
@@ -44,7 +44,6 @@ __all__ = [
     "context_sandbox",
     "find_context",
     "markers_of",
-    "refuse_brought",
     "require_free",
     "withhold",
 ]
@@ -156,25 +155,13 @@ def find_context(name: str) -> FoundContext:
     return FoundContext(name=name, context=context, plugin=plugin, probe=probe)
 
 
-def refuse_brought(name: str, settings: Sequence[str], tasks: Sequence[Task]) -> None:
-    """Refuse what a task would put into every arm's tree of a context: its own settings, or an index made elsewhere.
+def markers_of(task: Task, settings: Sequence[str]) -> tuple[str, ...]:
+    """What nothing of an index may name: the task's hidden paths, and what leads to oracles in any task.
 
-    Raises:
-        UsageError: A copy or a dependency comes from or goes to one of the context's own names.
+    The context's own names are no secret of a task, also where they are hidden: its index may well hold them.
     """
-    for task in tasks:
-        for asset in (*task.copies, *task.dependencies):
-            for path in (asset.source, asset.target):
-                if own := sorted({*settings} & {*path.split("/")}):
-                    raise UsageError(
-                        f"task {task.id}: {path} is put into the tree, and {own[0]!r} belongs to the context {name},"
-                        " which every trial gets from the sweep; leave it out of the task"
-                    )
-
-
-def markers_of(task: Task) -> tuple[str, ...]:
-    """What nothing of an index may name: the task's hidden paths, and what leads to oracles in any task."""
-    return (*task.hidden, *ALWAYS_HIDDEN)
+    hidden = (path for path in task.hidden if {*settings}.isdisjoint(path.split("/")))
+    return (*hidden, *ALWAYS_HIDDEN)
 
 
 def build_index(found: FoundContext, task: Task, template: Template, host: Host) -> BuiltIndex:
@@ -198,7 +185,7 @@ def build_index(found: FoundContext, task: Task, template: Template, host: Host)
 
 
 def _build(found: FoundContext, task: Task, template: Template, host: Host, identity: str) -> BuiltIndex:
-    markers = markers_of(task)
+    markers = markers_of(task, found.context.settings)
     staged = host.scratch / CONTEXTS / f".{secrets.token_hex(8)}"
     empty = host.slot.root / f"e{secrets.token_hex(4)}"
     room = Room(disk_bytes=MOST_BYTES, inodes=MOST_ENTRIES)

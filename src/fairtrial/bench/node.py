@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
-from fairtrial.bench.assets import ASSETS, copy_assets
+from fairtrial.bench.assets import ASSETS, VITE_SCRATCH, copy_assets
 from fairtrial.bench.blobs import BlobStore, framed_digest
 from fairtrial.bench.environment import Seen, describe_tree
 from fairtrial.bench.index import BuiltIndex, FoundContext, Host, build_index, find_context
@@ -312,12 +312,17 @@ class Node:
         frozen = self.blobs.root.parent / ASSETS
         return (
             *(Bind(source=Path(path), target=path) for path in task.toolchains if not _is_system(path)),
-            *(Bind(source=frozen / each.digest, target=f"{WORKSPACE}/{each.target}") for each in task.dependencies),
+            *(_dependency(frozen / each.digest, each.target) for each in task.dependencies),
         )
 
     def close(self) -> None:
         """Let go of the set-up layers."""
         self._held.close()
+
+
+def _dependency(source: Path, target: str) -> Bind:
+    scratch = (VITE_SCRATCH,) if (source / VITE_SCRATCH).is_dir() else ()
+    return Bind(source=source, target=f"{WORKSPACE}/{target}", scratch=scratch)
 
 
 def _key(task: Task) -> _Key:

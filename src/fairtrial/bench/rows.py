@@ -15,17 +15,19 @@ from fairtrial.bench.tool_server import wire_tools
 from fairtrial.bench.transcript import TRANSCRIPT_SOURCE, Transcript
 from fairtrial.errors import IntegrityError
 from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
-from fairtrial.gateway.ledger import WireRow, read_ledger
+from fairtrial.gateway.control import Spend
+from fairtrial.gateway.ledger import Ending, WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
 from fairtrial.model.bench import PluginFiles
-from fairtrial.model.sandbox import SandboxState
+from fairtrial.model.sandbox import Limit, SandboxState
 from fairtrial.model.trial import BenchSpec
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, at_least, sum_usage
 from fairtrial.store.artifacts import digest_file, render_digest
 from fairtrial.store.layout import INTENT
 from fairtrial.store.strict_json import encode_object
+from fairtrial.workspace.layers import Storage
 
 __all__ = [
     "Row",
@@ -204,8 +206,15 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
     }
 
 
-def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: Seen) -> Row:
-    """Usage, cost, turns and time over the sessions of an attempt: the wire's, with the client's claims beside."""
+def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: Seen, storage: Storage) -> Row:
+    """Usage, cost, turns and time over the sessions of an attempt: the wire's, with the client's claims beside.
+
+    Args:
+        sessions: The sessions.
+        agent: The agent.
+        repository: What the repository tells agents.
+        storage: Where what the sessions wrote lay.
+    """
     speaks = agent.agent.dialect is not None
     closed = [session.closed for session in sessions]
     spends = [each.totals.spend for each in closed if each is not None]
@@ -237,7 +246,16 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: S
         "environment": [{"phase": session.phase, **session.environment} for session in sessions],
         "environment_repository": repository,
         "environment_undeclared": _undeclared(sessions, agent, repository),
-        "limits_enforced": dict(sessions[0].result.enforced) if sessions else {},
+        "limits_enforced": _enforced(sessions[0], storage) if sessions else {},
+    }
+
+
+def _enforced(session: Session, storage: Storage) -> dict[Limit, str]:
+    """What enforced each limit; of those on what was written it depends on where that lay."""
+    room = "sized tmpfs" if storage is Storage.MEMORY else "watchdog"
+    return {
+        limit: room if limit in {Limit.DISK, Limit.INODES} else mechanism
+        for limit, mechanism in session.result.enforced.items()
     }
 
 
@@ -305,12 +323,21 @@ def _undeclared(sessions: Sequence[Session], agent: FoundAgent, repository: Seen
     return {**shared, **labelled, f"{name} version": agent.probe.version, f"{name} plugin": agent.plugin.file_sha256}
 
 
-def integrity_flags(sessions: Sequence[Session]) -> list[str]:
-    """What the agent's own words, or the model that answered, say otherwise than they should, and what was tried."""
+def integrity_flags(sessions: Sequence[Session], effort: str | None) -> list[str]:
+    """What the agent's own words, or the model that answered, say otherwise than they should, and what was tried.
+
+    Args:
+        sessions: The sessions.
+        effort: What the arm's model is to be told; None for nothing.
+    """
     flags: list[str] = []
     for session in sessions:
         if any(row.served_as is ServedModel.OTHER for row in session.rows):
             flags.append(f"{session.phase}: other model")
+        turns = [row for row in session.rows if row.was_passed_on and row.n_tools and row.agent_claim is None]
+        # gemini-cli says it in capitals; claude-code leaves it out or lowers it for some models.
+        if effort is not None and any((row.effort or "").lower() != effort for row in turns):
+            flags.append(f"{session.phase}: effort")
         report, closed = session.report, session.closed
         if report is None or closed is None:
             continue
@@ -321,6 +348,8 @@ def integrity_flags(sessions: Sequence[Session]) -> list[str]:
             flags.append(f"{session.phase}: cost")
         if report.is_error is False and closed.provider_fault is not None:
             flags.append(f"{session.phase}: says success after {closed.provider_fault}")
+        elif report.is_error is False and turns and turns[-1].ending is Ending.CLIENT_GONE:
+            flags.append(f"{session.phase}: says success after a reply that it did not wait for")
     return [*flags, *probe_flags([row for session in sessions for row in session.rows])]
 
 
@@ -345,19 +374,14 @@ def _sum_of(costs: Iterable[float | None]) -> float | None:
 def _wire(sessions: Sequence[Session]) -> Row:
     totals = [session.closed.totals for session in sessions if session.closed is not None]
     broken = at_least(each.broken_spend.usage for each in totals)
-    by_model: dict[str, list[TokenUsage]] = {}
-    by_agent: dict[str, list[TokenUsage]] = {}
-    for each in totals:
-        for into, spends in ((by_model, each.by_model), (by_agent, each.by_agent)):
-            for name, spend in spends.items():
-                into.setdefault(name, []).append(spend.usage)
+    by_agent = [each.by_agent for each in totals if each.by_agent is not None]
     return {
         "requests": sum(each.requests for each in totals),
         "failed_requests": sum(each.failed_requests for each in totals),
         "retries": sum(each.retries for each in totals),
         "refused": _add(each.refused for each in totals),
-        "by_model": {name: _tokens(sum_usage(usages)) for name, usages in by_model.items()},
-        "by_agent": {name: _tokens(sum_usage(usages)) for name, usages in by_agent.items()},
+        "by_model": _tokens_by(each.by_model for each in totals),
+        "by_agent": _tokens_by(by_agent) if len(by_agent) == len(totals) else None,
         "by_ending": _add(each.by_ending for each in totals),
         "limited_requests": sum(each.limited_requests for each in totals),
         "broken_tokens": _tokens(broken),
@@ -372,6 +396,15 @@ def _wire(sessions: Sequence[Session]) -> Row:
         "ledgers": [s.closed.ledger_sha256 for s in sessions if s.closed is not None],
         "complete": len(totals) == len(sessions),
     }
+
+
+def _tokens_by(spends: Iterable[Mapping[str, Spend]]) -> Row:
+    """The tokens of all sessions together, by name."""
+    found: dict[str, list[TokenUsage]] = {}
+    for each in spends:
+        for name, spend in each.items():
+            found.setdefault(name, []).append(spend.usage)
+    return {name: _tokens(sum_usage(usages)) for name, usages in found.items()}
 
 
 def _reported(session: Session) -> Row | None:

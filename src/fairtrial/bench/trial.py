@@ -139,7 +139,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         desk = stack.enter_context(open_desk(node)) if task.is_review else None
         work = _work(node, spec, directory, prepared, agent, layer, desk, index)
         left_over = _clean_up(stack)
-    row = identity_of(spec) | session_fields(work.sessions, agent, repository)
+    row = identity_of(spec) | session_fields(work.sessions, agent, repository, layer.storage)
     row |= context_fields(index, work.sessions)
     row |= _change_fields(node, work, prepared, directory, skill_places(agent.agent.skills_directory))
     row |= {
@@ -152,7 +152,11 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
         "setup_layer_digest": prepared.setup_digest,
         "agent_plugin": {"distribution": agent.plugin.distribution, "file_sha256": agent.plugin.file_sha256},
         "skill_invoked": work.skill_invoked,
-        "integrity_flags": [*integrity_flags(work.sessions), *context_flags(index, work.sessions), *work.flags],
+        "integrity_flags": [
+            *integrity_flags(work.sessions, spec.bench.arm.effort),
+            *context_flags(index, work.sessions),
+            *work.flags,
+        ],
         "plugin_seen": _plugin_seen(work, spec.bench.arm.plugin, _skill_tools(agent.agent)),
         "plan_produced": work.artifacts.get("plan"),
     }

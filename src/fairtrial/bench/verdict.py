@@ -1,6 +1,6 @@
 """How a session, a phase and a trial ended, by the closed table of endings. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +8,7 @@ from fairtrial.bench.judge import Judgement
 from fairtrial.bench.review import JudgedReview, Left
 from fairtrial.bench.session import Session
 from fairtrial.evidence.endings import EndingKind
+from fairtrial.gateway.ledger import WireRow
 from fairtrial.gateway.totals import provider_fault
 from fairtrial.judging.values import CheckVerdict
 from fairtrial.model.sandbox import Limit, SandboxResult, SandboxState
@@ -62,7 +63,15 @@ def end_of_session(session: Session) -> Ended | None:
         return Ended(
             kind=EndingKind.BUDGET_EXHAUSTED, detail=f"the trial's budget of {closed.budget_exhausted} is spent"
         )
+    if how is not None and (refusal := _last_refusal(session.rows)) is not None:
+        return Ended(kind=how.kind, detail=f"the gateway refused its last request: {refusal}; {how.detail}")
     return how
+
+
+def _last_refusal(rows: Sequence[WireRow]) -> str | None:
+    """What the gateway said to the last request, if it refused it: among what a CLI prints it may be hard to find."""
+    last = rows[-1] if rows else None
+    return None if last is None or last.refusal is None else last.detail
 
 
 def end_of_judgement(said: Judgement, *, changed: bool) -> Ended | None:

@@ -22,9 +22,10 @@ from fairtrial.model.agent import AgentProbe
 from fairtrial.model.loop import Variant
 from fairtrial.plugins import load_plugin, plugin_names
 from fairtrial.protocols import Agent
+from fairtrial.report.text import visible
 from fairtrial.sweep.resolve import find_subjects
 from fairtrial.sweep.scratch import scratch_base
-from fairtrial.sweep.task_look import look_at_limits, look_at_tasks
+from fairtrial.sweep.task_look import look_at_sandboxes, look_at_tasks
 
 __all__ = ["Check", "Status", "command", "look"]
 
@@ -92,24 +93,30 @@ def look(scratch: Path | None) -> Iterator[Check]:
 
 def _limits(scratch: Path | None) -> Check:
     try:
-        mechanisms = look_at_limits(scratch_base(scratch))
+        seen = look_at_sandboxes(scratch_base(scratch))
     except HostError as problem:
         return Check(name="sandboxes", status=Status.NOTE, found=f"{problem} (the tool lane needs none)")
-    found = ", ".join(f"{limit} by {mechanism}" for limit, mechanism in mechanisms.items())
-    return Check(name="sandboxes", status=Status.OK, found=f"they work; limits: {found}")
+    limits = ", ".join(f"{limit} by {mechanism}" for limit, mechanism in seen.mechanisms.items())
+    uids = (
+        "a uid of its own" if seen.has_judge_uid else "the same uid as what it judges (root's sweeps give it another)"
+    )
+    found = f"they work; limits: {limits}; an oracle with `isolation: process` has {uids}"
+    return Check(name="sandboxes", status=Status.OK, found=found)
 
 
 def _tasks(path: Path, scratch: Path | None) -> Iterator[Check]:
     for seen in look_at_tasks(path, scratch_base(scratch)):
         name = f"task {seen.task}"
+        base = f"the base (commit {seen.commit[:12]}: what is not committed is not there)"
         if seen.problem is not None:
             remedy = "install it, or name its directory in the task's toolchains" if seen.missing else ""
             yield Check(name=name, status=Status.CANNOT, found=seen.problem, remedy=remedy)
         elif seen.passes:
-            yield Check(name=name, status=Status.OK, found="its authored check passes on the base")
+            yield Check(name=name, status=Status.OK, found=f"its authored check passes on {base}")
         else:
             lacks = f"; it says that {seen.missing} is missing" if seen.missing else ""
-            found = f"its authored check fails on the base{lacks}"
+            last = seen.detail.rpartition("\n")[2]
+            found = f"its authored check fails on {base}{lacks}" + (f"; its last line: {visible(last)}" if last else "")
             yield Check(name=name, status=Status.NOTE, found=found, remedy="fine where the task is to make it pass")
 
 

@@ -238,8 +238,13 @@ def _both_sides(row: Row, phase: str, subject: str) -> tuple[str, str]:
             wire: object = row.get("wire")
             others: object = cast("dict[str, object]", wire).get("other_models") if isinstance(wire, dict) else None
             return f"models: {others}", f"asked for: {row.get('model')}"
+        case "effort":
+            return "told another effort, or none", f"asked for: {row.get('effort')}"
+        case "says":
+            is_left = subject.endswith("did not wait for")
+            return "its last reply had not ended" if is_left else "a fault of the provider", "success"
         case _:
-            return "a fault of the provider", "success"
+            return f"the {subject}", "nothing of it"
 
 
 def _tokens(found: Mapping[str, object]) -> str:

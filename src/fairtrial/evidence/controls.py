@@ -75,7 +75,16 @@ def _judge(task: str, control: str, rows: list[Row]) -> ControlVerdict:
 
 
 def _why_reference(valid: list[Row], *, resolved: int) -> str:
-    details = sorted({f"{kind_of(row)}: {row.get('error_detail')}" for row in valid if kind_of(row) is not None})
+    details = sorted({_detail(row) for row in valid if kind_of(row) is not None})
     if resolved:
         return f"flaky: the reference was resolved {resolved} of {len(valid)} times ({'; '.join(details)})"
     return f"the reference does not pass ({'; '.join(details)})"
+
+
+def _detail(row: Row) -> str:
+    """Why a run was not resolved; of a failed check, which nobody hides, its last line too."""
+    said = row.get("authored_test_output")
+    last = (
+        said.rstrip().rpartition("\n")[2] if isinstance(said, str) and row.get("authored_tests_passed") is False else ""
+    )
+    return f"{kind_of(row)}: {row.get('error_detail')}" + (f"; the check's last line: {last:.200}" if last else "")

@@ -28,6 +28,7 @@ class CaseFacts:
         client_claim: What the client said; None when that is not known.
         delivery: What the wire saw; None without a wire.
         server_truth: What the server holds; None when that is not known.
+        fork_heads: Open heads of others that the branch has beside what was published; None when that is not known.
         verdict: How they stand to each other; None when the row is not valid.
         retry_safe: A blind retry did no harm.
         local_work_preserved: The client still has its work.
@@ -46,6 +47,7 @@ class CaseFacts:
     client_claim: str | None
     delivery: str | None
     server_truth: str | None
+    fork_heads: int | None
     verdict: str | None
     retry_safe: bool | None
     local_work_preserved: bool | None
@@ -70,6 +72,7 @@ class MatrixLine:
         client_claim: What was claimed, with counts where runs differ; None when nothing is known.
         delivery: Likewise what the wire saw.
         server_truth: Likewise what the server holds.
+        fork_heads: The most open heads of others that a run left beside it; None when no run knows.
         verdict: Likewise the verdict.
         retry_safe: False when a single retry did harm; None when one is unknown.
         local_work_preserved: Likewise.
@@ -89,6 +92,7 @@ class MatrixLine:
     client_claim: str | None
     delivery: str | None
     server_truth: str | None
+    fork_heads: int | None
     verdict: str | None
     retry_safe: bool | None
     local_work_preserved: bool | None
@@ -117,6 +121,7 @@ def _case(row: Row) -> CaseFacts:
         client_claim=text(row.get("client_claim")),
         delivery=text(row.get("delivery")),
         server_truth=text(row.get("server_truth")),
+        fork_heads=_count(row.get("fork_heads")),
         verdict=text(row.get("verdict")),
         retry_safe=flag(row.get("retry_safe")),
         local_work_preserved=flag(row.get("local_work_preserved")),
@@ -128,6 +133,11 @@ def _case(row: Row) -> CaseFacts:
         recovery_ms=measured(row.get("recovery_ms")),
         recovery_tokens=measured(row.get("recovery_tokens")),
     )
+
+
+def _count(heads: object) -> int | None:
+    """How many there are."""
+    return len(cast("list[object]", heads)) if isinstance(heads, list) else None
 
 
 def _repair(commands: object) -> str | None:
@@ -155,6 +165,7 @@ def _line(members: Sequence[CaseFacts]) -> MatrixLine:
         client_claim=_words(case.client_claim for case in valid),
         delivery=_words(case.delivery for case in valid),
         server_truth=_words(case.server_truth for case in valid),
+        fork_heads=max((case.fork_heads for case in valid if case.fork_heads is not None), default=None),
         verdict=_words(case.verdict for case in valid) if valid else NO_EVIDENCE,
         retry_safe=_all(case.retry_safe for case in valid),
         local_work_preserved=_all(case.local_work_preserved for case in valid),

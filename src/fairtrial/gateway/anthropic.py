@@ -24,7 +24,7 @@ from fairtrial.gateway.dialect import (
     Turn,
 )
 from fairtrial.gateway.egress_anthropic import check_anthropic
-from fairtrial.gateway.fields import as_object, joined_text, list_in, objects_in, text_in
+from fairtrial.gateway.fields import as_object, joined_text, list_in, object_in, objects_in, text_in
 from fairtrial.gateway.http import bearer_token, render_json, split_target
 from fairtrial.gateway.meter import meter_for
 
@@ -87,6 +87,7 @@ class AnthropicMessages:
             turns=_read_turns(messages),
             tools=tools,
             digest=digest_of(self.name, model, system, tools, messages),
+            effort=text_in(object_in(body, "output_config"), "effort"),
         )
 
     def check(self, route: Route, body: JsonObject) -> tuple[Refusal, ...]:

@@ -6,12 +6,15 @@ import select
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar, cast
 
 from fairtrial.errors import FairtrialError, HostError
 from fairtrial.gateway.control import (
+    DirectoryReleased,
+    DirectoryReleasing,
     Message,
     Status,
     StatusAsked,
@@ -27,7 +30,7 @@ from fairtrial.host.files import remove_tree
 from fairtrial.host.process import Plumbing, Running, start
 from fairtrial.wire.lines import LineClient
 
-__all__ = ["GatewayGoneError", "GatewayProcess", "OpenTrial", "ask_status"]
+__all__ = ["GatewayGoneError", "GatewayProcess", "OpenTrial", "ask_status", "release_directory"]
 
 M = TypeVar("M", bound=Message)
 
@@ -142,7 +145,7 @@ def _read_line(fd: int, deadline_s: float) -> bytes:
 
 
 class OpenTrial:
-    """A trial at the gateway, open until `close`; leaving the context without it gives the trial up.
+    """A trial at the gateway, open until `close`; leaving the context without it gives the attempt up.
 
     Attributes:
         opened: Its socket and token.
@@ -155,6 +158,9 @@ class OpenTrial:
             GatewayGoneError: There is no gateway.
             UsageError: The gateway refused.
         """
+        self._control = control
+        self._directory = Path(opening.ledger).parent
+        self._is_closed = False
         self._client = _connect(control)
         try:
             self.opened = _ask(self._client, opening, TrialOpened)
@@ -177,6 +183,7 @@ class OpenTrial:
         Raises:
             GatewayGoneError: The gateway has died; the wire log holds what was seen till then.
         """
+        self._is_closed = True
         try:
             return _ask(self._client, TrialClosing(), TrialClosed)
         finally:
@@ -188,7 +195,11 @@ class OpenTrial:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._is_closed:
+            return
         self._client.close()
+        with suppress(GatewayGoneError):  # what is gone writes nothing more
+            release_directory(self._control, self._directory)
 
 
 def ask_status(control: Path) -> Status:
@@ -199,6 +210,16 @@ def ask_status(control: Path) -> Status:
     """
     with _connect(control) as client:
         return _ask(client, StatusAsked(), Status)
+
+
+def release_directory(control: Path, directory: Path) -> None:
+    """Have the gateway write no more for an attempt whose worker is gone; returns when its wire logs are at rest.
+
+    Raises:
+        GatewayGoneError: There is no gateway, or its answer did not come.
+    """
+    with _connect(control) as client:
+        _ask(client, DirectoryReleasing(directory=str(directory)), DirectoryReleased)
 
 
 def _connect(control: Path) -> LineClient:

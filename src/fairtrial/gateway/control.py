@@ -24,6 +24,8 @@ from fairtrial.wire.faults import Fault
 
 __all__ = [
     "MAX_LINE_BYTES",
+    "DirectoryReleased",
+    "DirectoryReleasing",
     "Message",
     "ProviderState",
     "ProviderStatus",
@@ -140,7 +142,8 @@ class Totals:
         by_ending: How the requests that were passed on ended, by `ledger.Ending`.
         limited_requests: Replies 429 and 529.
         backed_off_ms: Milliseconds that the client let conversations rest after a try that the provider failed, summed.
-        by_agent: `spend` by main loop ("main") or subagent ("subagent"), as the client claims.
+        by_agent: `spend` by main loop ("main") or subagent ("subagent"), as the client claims; None where no client of
+            the dialect tells them apart.
         unmeasured_requests: Passed on, answered with success, and without usage.
         request_bytes: Body bytes of requests passed on.
         reply_bytes: Body bytes of replies.
@@ -155,7 +158,7 @@ class Totals:
     spend: Spend
     broken_spend: Spend
     by_model: Mapping[str, Spend]
-    by_agent: Mapping[str, Spend]
+    by_agent: Mapping[str, Spend] | None
     by_ending: Mapping[str, int]
     limited_requests: int
     backed_off_ms: float
@@ -193,6 +196,22 @@ class TrialClosed:
     markers_seen: tuple[str, ...]
     faults_as_planned: bool
     internal_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryReleasing:
+    """Write no more for an attempt whose worker is gone: answered when its files are at rest, and they stay so.
+
+    Attributes:
+        directory: Absolute path of the directory of its wire logs.
+    """
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryReleased:
+    """Nothing is written there any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,13 +253,24 @@ class Status:
     internal_errors: tuple[str, ...]
 
 
-Message = TrialOpening | TrialOpened | TrialClosing | TrialClosed | StatusAsked | Status
+Message = (
+    TrialOpening
+    | TrialOpened
+    | TrialClosing
+    | TrialClosed
+    | DirectoryReleasing
+    | DirectoryReleased
+    | StatusAsked
+    | Status
+)
 
 _KINDS: Final[Mapping[str, type[Message]]] = {
     "open": TrialOpening,
     "opened": TrialOpened,
     "close": TrialClosing,
     "closed": TrialClosed,
+    "release": DirectoryReleasing,
+    "released": DirectoryReleased,
     "status?": StatusAsked,
     "status": Status,
 }

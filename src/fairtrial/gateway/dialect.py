@@ -145,6 +145,7 @@ class Call:
         tools: Names of the tools offered, in order; a namespaced one as `namespace.name`.
         digest: Hex SHA-256 of model, system, conversation and tools. A retry has the digest of its first try,
             streaming or not; the next turn of a session has another.
+        effort: How hard the model is told to think, in the request's own word; None when it does not say.
     """
 
     route: Route
@@ -158,6 +159,7 @@ class Call:
     turns: tuple[Turn, ...]
     tools: tuple[str, ...]
     digest: str
+    effort: str | None = None
 
     @property
     def new_results(self) -> tuple[ToolResult, ...]:

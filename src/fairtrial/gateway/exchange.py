@@ -218,7 +218,7 @@ class Exchange:
         call = dialect.read_request(route, self._headers, body)
         row.requested_model, row.stream, row.digest = _short(call.requested_model), call.stream, call.digest
         row.session_claim, row.agent_claim = _short(call.session_claim), _short(call.agent_claim)
-        row.parent_claim = _short(call.parent_claim)
+        row.parent_claim, row.effort = _short(call.parent_claim), _short(call.effort)
         row.tool_results = tuple(
             SeenResult(
                 call_id=_short(each.call_id),
@@ -239,7 +239,9 @@ class Exchange:
         row.model_allowed = decision is ModelDecision.PASS
         if decision is ModelDecision.REFUSE:
             models = ", ".join(trial.opening.models)
-            raise _Refused("model", 404, ErrorKind.NOT_FOUND, f"this session may use {models} and no other model")
+            asked = f"it asked for {row.requested_model}" if row.requested_model else "it named none"
+            message = f"this session may use {models} and no other model; {asked}"
+            raise _Refused("model", 404, ErrorKind.NOT_FOUND, message)
         # After every refusal of what it asks: a body costs a session nothing, and looking through it costs every other.
         if trial.opening.markers:
             row.markers = await spool.words_in(trial.opening.markers)

@@ -101,6 +101,7 @@ class Gemini:
             turns=_read_turns(contents),
             tools=tools,
             digest=digest_of(self.name, route.model, system, tools, contents),
+            effort=text_in(object_in(body, "generationConfig", "thinkingConfig"), "thinkingLevel"),
         )
 
     def check(self, route: Route, body: JsonObject) -> tuple[Refusal, ...]:

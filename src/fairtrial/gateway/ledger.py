@@ -103,6 +103,7 @@ class WireRow:
         session_claim: The client's session.
         agent_claim: The client's subagent or child session; None for the main loop, or when the client does not say.
         parent_claim: The parent session that it names.
+        effort: How hard the model is told to think, in the request's own word; None when it does not say.
         request_bytes: Bytes of the body as it came.
         reply_bytes: Bytes of the body as the client was sent it.
         waited_ms: Held back for the provider's sake.
@@ -157,6 +158,7 @@ class WireRow:
     session_claim: str | None = None
     agent_claim: str | None = None
     parent_claim: str | None = None
+    effort: str | None = None
     request_bytes: int = 0
     reply_bytes: int = 0
     waited_ms: float = 0.0

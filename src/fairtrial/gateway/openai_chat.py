@@ -81,6 +81,7 @@ class OpenAIChat:
             turns=turns,
             tools=tools,
             digest=digest_of(self.name, model, tools, messages),
+            effort=text_in(body, "reasoning_effort"),
         )
 
     def check(self, route: Route, body: JsonObject) -> tuple[Refusal, ...]:

@@ -22,7 +22,7 @@ from fairtrial.gateway.dialect import (
     Turn,
 )
 from fairtrial.gateway.egress_openai import check_responses
-from fairtrial.gateway.fields import as_object, joined_text, objects_in, text_in
+from fairtrial.gateway.fields import as_object, joined_text, object_in, objects_in, text_in
 from fairtrial.gateway.http import bearer_token, render_json, split_target
 from fairtrial.gateway.meter import meter_for
 from fairtrial.gateway.openai import PASSED_HEADERS, error_object, read_claims, render_models
@@ -78,6 +78,7 @@ class OpenAIResponses:
             turns=turns,
             tools=tools,
             digest=digest_of(self.name, model, body.get("instructions"), tools, body.get("input")),
+            effort=text_in(object_in(body, "reasoning"), "effort"),
         )
 
     def check(self, route: Route, body: JsonObject) -> tuple[Refusal, ...]:

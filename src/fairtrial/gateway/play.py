@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairtrial.gateway.dialect import Call, JsonObject, Role, ScriptedReply, ToolCall
-from fairtrial.gateway.script import Beyond, CallScript, CaseScript, FaultScript, Script, TurnScript
+from fairtrial.gateway.script import Beyond, CallScript, CaseScript, ErrorEventScript, FaultScript, Script, TurnScript
 from fairtrial.model.usage import NOTHING_USED, TokenUsage, sum_usage
 
 __all__ = ["NoTurn", "Selection", "expected_usage", "select_reply"]
@@ -26,6 +26,7 @@ class Selection:
         turn: Number of the turn, from 0.
         reply: What is answered.
         fault: What goes wrong with it, on the first `times` tries; None for nothing.
+        error_event: The error that ends it in its middle, likewise.
         key: What tries of this turn in this conversation have in common, to count them by.
     """
 
@@ -33,6 +34,7 @@ class Selection:
     turn: int
     reply: ScriptedReply
     fault: FaultScript | None
+    error_event: ErrorEventScript | None
     key: str
 
 
@@ -75,7 +77,9 @@ def select_reply(script: Script, call: Call, dialect: str) -> Selection | NoTurn
         piece_characters=turn.piece_characters,
     )
     key = f"{agent.name}/{number}/{call.digest}"
-    return Selection(agent=agent.name, turn=number, reply=reply, fault=turn.fault, key=key)
+    return Selection(
+        agent=agent.name, turn=number, reply=reply, fault=turn.fault, error_event=turn.error_event, key=key
+    )
 
 
 def _turn_number(call: Call, place: int) -> int:

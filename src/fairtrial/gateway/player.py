@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from fairtrial.gateway.dialect import Ask, Call, Dialect, ErrorKind, Piece, Rendered
-from fairtrial.gateway.play import NoTurn, select_reply
-from fairtrial.gateway.script import Script
+from fairtrial.gateway.play import NoTurn, Selection, select_reply
+from fairtrial.gateway.script import ErrorEventScript, Script
 from fairtrial.gateway.source import Answer, Outgoing
 from fairtrial.wire.faults import Fault
 from fairtrial.wire.loop import loop_s, sleep_s
@@ -17,6 +18,17 @@ __all__ = ["ScriptPlayer"]
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _MOST_LATE_BYTES: Final = 256 * 1024
+_STATUS_OF: Final = {
+    ErrorKind.BAD_REQUEST: 400,
+    ErrorKind.UNAUTHORIZED: 401,
+    ErrorKind.FORBIDDEN: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.TOO_LARGE: 413,
+    ErrorKind.RATE_LIMITED: 429,
+    ErrorKind.OVERLOADED: 529,
+    ErrorKind.TIMEOUT: 504,
+}
+"""By which a reply in one piece is an error; 500 for any other."""
 
 
 class ScriptPlayer:
@@ -43,9 +55,12 @@ class ScriptPlayer:
         chosen = select_reply(self._script, call, dialect.name)
         if isinstance(chosen, NoTurn) or chosen.fault is None:
             return None
+        return chosen.fault.fault() if self._hits(chosen, chosen.fault.times) else None
+
+    def _hits(self, chosen: Selection, times: int) -> bool:
+        """Count a try of a turn, and say whether what is planned for so many of them hits it."""
         self._tries[chosen.key] += 1
-        hits = chosen.fault.times == 0 or self._tries[chosen.key] <= chosen.fault.times
-        return chosen.fault.fault() if hits else None
+        return times == 0 or self._tries[chosen.key] <= times
 
     @asynccontextmanager
     async def ask(self, outgoing: Outgoing) -> AsyncGenerator[Answer]:
@@ -74,7 +89,23 @@ class ScriptPlayer:
         chosen = select_reply(self._script, call, dialect.name)
         if isinstance(chosen, NoTurn):
             return dialect.render_error(400, ErrorKind.BAD_REQUEST, chosen.message)
-        return dialect.render(chosen.reply, call)
+        rendered, event = dialect.render(chosen.reply, call), chosen.error_event
+        if event is None or not self._hits(chosen, event.times):
+            return rendered
+        return _end_in_error(rendered, event, dialect, is_stream=call.stream)
+
+
+def _end_in_error(rendered: Rendered, event: ErrorEventScript, dialect: Dialect, *, is_stream: bool) -> Rendered:
+    """The same reply up to the error; the error alone where there is no stream that it could stand in."""
+    message = "planned fault: error_event"
+    if not is_stream:
+        return dialect.render_error(_STATUS_OF.get(event.kind, 500), event.kind, message)
+    before: list[Piece] = []
+    for piece in rendered.pieces[:-1]:
+        if sum(len(each.data) for each in before) >= event.after_bytes:
+            break
+        before.append(piece)
+    return replace(rendered, pieces=(*before, Piece(data=dialect.render_stream_error(event.kind, message))))
 
 
 async def _play(first: bytes, rest: list[Piece]) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from fairtrial.config.read import read_yaml
 from fairtrial.config.validate import validate
 from fairtrial.errors import UsageError
-from fairtrial.gateway.dialect import Call, Role, Stop
+from fairtrial.gateway.dialect import Call, ErrorKind, Role, Stop
 from fairtrial.model.usage import TokenUsage
 from fairtrial.wire.faults import Fault, FaultKind, parse_faults
 
@@ -20,6 +20,7 @@ __all__ = [
     "CallScript",
     "CaseScript",
     "Claimed",
+    "ErrorEventScript",
     "FaultScript",
     "Offered",
     "Script",
@@ -122,6 +123,27 @@ class FaultScript:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorEventScript:
+    """An error that ends a streamed reply in its middle. A reply in one piece is that error, by its status.
+
+    Attributes:
+        kind: What it means; each API has its own word for it.
+        after_bytes: Bytes of the reply before it; the event in which they end still comes whole, unless it is the last.
+        times: How many tries of the turn it hits; 0 for all of them.
+    """
+
+    kind: ErrorKind = ErrorKind.OVERLOADED
+    after_bytes: int = 0
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        if self.after_bytes < 0:
+            raise ValueError("after_bytes is 0 for an error at once, or a number of bytes")
+        if self.times < 0:
+            raise ValueError("times is 0 for every try, or a number of tries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class When:
     """A condition on the tool results that a request brings; every part that is given must hold.
 
@@ -183,6 +205,7 @@ class TurnScript:
         piece_delay_s: Seconds between the pieces of a stream.
         piece_characters: Characters of text in one piece of a stream.
         fault: What goes wrong with it.
+        error_event: The error that ends it in its middle.
         cases: What is answered instead; the first case whose condition holds.
     """
 
@@ -197,9 +220,12 @@ class TurnScript:
     piece_delay_s: float = 0.0
     piece_characters: int = 200
     fault: FaultScript | None = None
+    error_event: ErrorEventScript | None = None
     cases: tuple[CaseScript, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.fault is not None and self.error_event is not None:
+            raise ValueError("a turn has a fault or an error_event, and not both")
         if not 0 <= self.delay_s <= 3600 or not 0 <= self.piece_delay_s <= 3600:
             raise ValueError("delays are 0 to 3600 seconds")
         if self.piece_characters < 1:

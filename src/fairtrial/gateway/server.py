@@ -10,8 +10,11 @@ from typing import Final
 from fairtrial.errors import FairtrialError, HostError, UsageError
 from fairtrial.gateway.control import (
     MAX_LINE_BYTES,
+    DirectoryReleased,
+    DirectoryReleasing,
     Status,
     StatusAsked,
+    TrialClosed,
     TrialClosing,
     TrialOpened,
     TrialOpening,
@@ -32,7 +35,7 @@ from fairtrial.host.files import remove_tree
 from fairtrial.store.redact import Redactor
 from fairtrial.wire.faults import parse_faults
 from fairtrial.wire.lines import LineServer
-from fairtrial.wire.loop import Task, report_errors_to, start_task, within_s
+from fairtrial.wire.loop import Bell, Task, report_errors_to, start_task, within_s
 from fairtrial.wire.upstream import Upstream, UpstreamBrokenError, parse_origin
 
 __all__ = ["CONTROL", "Gateway"]
@@ -41,6 +44,8 @@ CONTROL: Final = "control"
 """Name of the control socket in the gateway's directory."""
 
 _MAX_INTERNAL_ERRORS: Final = 20
+_RELEASE_S: Final = 60.0
+"""How long to wait for the bell before looking again; it rings whenever there is something to see."""
 
 
 class Gateway:
@@ -66,7 +71,10 @@ class Gateway:
             each.name: Provider(each.name, Upstream(parse_origin(each.url), ca_file=each.ca_file), keys[each.name])
             for each in settings.upstreams
         }
-        self._trials: set[Trial] = set()
+        self._trials: dict[Trial, str] = {}
+        self._writing: set[str] = set()
+        self._released: set[Path] = set()
+        self._bell = Bell()
         self._probes: dict[str, Task] = {}
         self._internal_errors: deque[str] = deque(maxlen=_MAX_INTERNAL_ERRORS)
         self._control = LineServer(lambda: _Session(self), max_line_bytes=MAX_LINE_BYTES)
@@ -107,9 +115,21 @@ class Gateway:
         """Open a trial.
 
         Raises:
-            UsageError: A name, path or value in the request is wrong.
+            UsageError: A name, path or value in the request is wrong, or the wire log was released.
             HostError: A file or socket cannot be made.
         """
+        if Path(opening.ledger).parent in self._released:
+            raise UsageError(f"{opening.ledger}: the trial has been given up, and nothing more is written there")
+        self._writing.add(opening.ledger)
+        try:
+            trial, opened = await self._open(opening)
+        except BaseException:
+            self._stop_writing(opening.ledger)
+            raise
+        self._trials[trial] = opening.ledger
+        return trial, opened
+
+    async def _open(self, opening: TrialOpening) -> tuple[Trial, TrialOpened]:
         if unknown := [name for name in opening.dialects if name not in DIALECTS]:
             raise UsageError(f"dialect {unknown[0]!r}; choose from {', '.join(DIALECTS)}")
         opening = replace(opening, faults=parse_faults([asdict(fault) for fault in opening.faults]))
@@ -123,11 +143,9 @@ class Gateway:
                 max_refused=self._max_refused,
             )
             trial = Trial(state)
-            opened = await trial.listen(self._directory)
+            return trial, await trial.listen(self._directory)
         except OSError as error:
             raise HostError(f"trial {opening.trial}: {error}") from error
-        self._trials.add(trial)
-        return trial, opened
 
     def _source_of(self, opening: TrialOpening) -> Source:
         match opening.upstream, opening.script:
@@ -140,9 +158,27 @@ class Gateway:
             case _:
                 raise UsageError("give either an upstream or a script")
 
-    def forget(self, trial: Trial) -> None:
-        """A trial has been closed."""
-        self._trials.discard(trial)
+    async def close(self, trial: Trial) -> TrialClosed:
+        """Close a trial.
+
+        Raises:
+            OSError: The wire log cannot be made durable.
+        """
+        ledger = self._trials.pop(trial)
+        try:
+            return await trial.close()
+        finally:
+            self._stop_writing(ledger)
+
+    async def release(self, directory: Path) -> None:
+        """Wait until nothing is written in the directory of an attempt whose worker is gone, and let no trial begin."""
+        self._released.add(directory)
+        while any(Path(ledger).parent == directory for ledger in self._writing):
+            await self._bell.wait(_RELEASE_S)
+
+    def _stop_writing(self, ledger: str) -> None:
+        self._writing.discard(ledger)
+        self._bell.ring()
 
     def probe(self) -> None:
         """Find out beside whether providers that are down answer again; a script always would."""
@@ -185,7 +221,7 @@ class Gateway:
         for probe in tuple(self._probes.values()):
             probe.cancel()
         for trial in tuple(self._trials):
-            await trial.close()
+            await self.close(trial)
         for provider in self._providers.values():
             provider.close()
         if self._is_made and self._directory.exists():  # what was there before us is not ours to remove
@@ -217,11 +253,13 @@ class _Session:
                 if self._trial is None:
                     raise UsageError("this connection has no trial; open one first")
                 trial, self._trial = self._trial, None
-                self._gateway.forget(trial)
                 try:
-                    return render_message(await trial.close())
+                    return render_message(await self._gateway.close(trial))
                 except OSError as error:
                     raise HostError(f"the trial cannot be closed: {error}") from error
+            case DirectoryReleasing(directory=directory):
+                await self._gateway.release(Path(directory))
+                return render_message(DirectoryReleased())
             case StatusAsked():
                 self._gateway.probe()
                 return render_message(self._gateway.status())
@@ -232,5 +270,4 @@ class _Session:
         """Close the trial of a worker that is gone."""
         trial, self._trial = self._trial, None
         if trial is not None:
-            self._gateway.forget(trial)
-            await trial.close()
+            await self._gateway.close(trial)

@@ -14,6 +14,8 @@ __all__ = ["MAIN", "SUBAGENT", "is_provider_fault", "provider_fault", "spend_of"
 
 MAIN: Final = "main"
 SUBAGENT: Final = "subagent"
+_UNTOLD: Final = frozenset({"gemini"})
+"""Dialects whose client marks no request as a subagent's: there the wire does not know whose a request is."""
 
 _FAILED: Final = frozenset({Ending.ERROR_STATUS, Ending.ERROR_EVENT, Ending.BROKEN, Ending.INTERNAL})
 _BROKEN_OFF: Final = frozenset({Ending.BROKEN, Ending.CLIENT_GONE, Ending.STOPPED})
@@ -21,9 +23,9 @@ _PROVIDER_STATUS: Final = frozenset({429, *range(500, 600)})
 # Of errors inside a stream, those that say that the provider failed; any other (a prompt too long) is the arm's doing.
 _PROVIDER_KINDS: Final = frozenset(
     {
-        "api_error", "internal", "internal_error", "internal_server_error", "overloaded", "overloaded_error",
-        "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "server_error", "server_is_overloaded",
-        "service_unavailable", "slow_down", "timeout_error", "unavailable",
+        "api_error", "deadline_exceeded", "internal", "internal_error", "internal_server_error", "overloaded",
+        "overloaded_error", "rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "server_error",
+        "server_is_overloaded", "service_unavailable", "slow_down", "timeout", "timeout_error", "unavailable",
     }
 )  # fmt: skip
 
@@ -79,7 +81,7 @@ def total_rows(rows: Iterable[WireRow]) -> Totals:
         by_ending=dict(Counter(row.ending.value for row in passed)),
         limited_requests=sum(row.status in LIMITED_STATUS for row in passed),
         backed_off_ms=round(sum(row.backed_off_ms for row in passed), 3),
-        by_agent=_by(whole, [MAIN if row.agent_claim is None else SUBAGENT for row in whole]),
+        by_agent=_by_agent(whole),
         unmeasured_requests=sum(row.usage is None for row in whole),
         request_bytes=sum(row.request_bytes for row in passed),
         reply_bytes=sum(row.reply_bytes for row in passed),
@@ -95,6 +97,12 @@ def _by(rows: Sequence[WireRow], names: Sequence[str]) -> dict[str, Spend]:
     return {
         name: spend_of(row for row, own in zip(rows, names, strict=True) if own == name) for name in sorted(set(names))
     }
+
+
+def _by_agent(rows: Sequence[WireRow]) -> dict[str, Spend] | None:
+    if any(row.dialect in _UNTOLD for row in rows):
+        return None
+    return _by(rows, [MAIN if row.agent_claim is None else SUBAGENT for row in rows])
 
 
 def _other_models(rows: Iterable[WireRow]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ _DIRECTORIES: Final = ("/etc", "/etc/ssl", "/home")
 """Made with these permissions; parents that Bubblewrap makes by itself are closed to others."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - inside
 _STICKY: Final = frozenset({"/tmp", _SHARED_MEMORY})  # noqa: S108 - inside
+_SCRATCH_BYTES: Final = str(64 << 20)
 _OWN_PLACES: Final = ("/proc", "/usr", "/dev")
 
 
@@ -114,7 +115,7 @@ def options(
     for tmpfs in spec.tmpfs:
         words += ["--perms", _permissions(tmpfs), "--size", str(tmpfs.size_bytes), "--tmpfs", tmpfs.target]
     for bind, source in zip(spec.binds, sources, strict=True):
-        words += ["--ro-bind" if bind.access is Access.READ_ONLY else "--bind", source, bind.target]
+        words += _mount(bind, source)
     for file in spec.files:
         words += ["--perms", f"{file.mode:04o}", "--ro-bind-data", str(file_fds[file.target]), file.target]
     for mask in spec.tmpfs:
@@ -126,22 +127,29 @@ def options(
     return tuple(words)
 
 
+def _mount(bind: Bind, source: str) -> list[str]:
+    words = ["--ro-bind" if bind.access is Access.READ_ONLY else "--bind", source, bind.target]
+    for name in bind.scratch:
+        words += ["--perms", "0755", "--size", _SCRATCH_BYTES, "--tmpfs", f"{bind.target}/{name}"]
+    return words
+
+
 def _permissions(tmpfs: Tmpfs) -> str:
     if tmpfs.access is Access.READ_ONLY:
         return "0555"
     return "1777" if tmpfs.target in _STICKY else "0700" if tmpfs.target == AGENT_HOME else "0755"
 
 
-def command_argv(spec: SandboxSpec) -> tuple[str, ...]:
+def command_argv(spec: SandboxSpec, *, rlimits_processes: bool) -> tuple[str, ...]:
     """The command as it starts inside: the limits that a process carries are set there.
 
     Processes are counted per user namespace since kernel 5.14, but only if the limit is set inside of it: set outside,
-    it counts everything that the user runs anywhere.
+    it counts everything that the user runs anywhere, and so it does on an older kernel, wherever it is set.
     """
     limits = spec.limits
     return (
         "/usr/bin/prlimit",
-        f"--nproc={limits.processes}:{limits.processes}",
+        *((f"--nproc={limits.processes}:{limits.processes}",) if rlimits_processes else ()),
         f"--nofile={limits.files}:{limits.files}",
         "--core=0:0",
         "--",

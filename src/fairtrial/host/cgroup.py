@@ -1,28 +1,42 @@
-"""Memory control groups, version 1 and 2: made for one sandbox, below the group that we are in."""
+"""Control groups, version 1 and 2, which limit a sandbox's memory or processes: made below the group we are in."""
 
 import contextlib
 import os
 import secrets
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from fairtrial.errors import HostError
 from fairtrial.host.clock import utc_now
 from fairtrial.host.group import KILL_WAIT_S, pause_ms
+from fairtrial.model.sandbox import Limits
 
-__all__ = ["MemoryGroup", "MemoryGroups", "find_memory_groups"]
+__all__ = ["ControlGroup", "ControlGroups", "Controller", "find_control_groups"]
 
 _PREFIX: Final = "ft-"
 _YOUNG_S: Final = 60.0
+_PROBE: Final = Limits(memory_bytes=1 << 26, processes=64)
+_N_OUTSIDE: Final = 1
+"""Bubblewrap's outer process is in the group, but not inside the sandbox."""
+_UNKNOWN: Final = "this kernel has none"
+
+
+class Controller(StrEnum):
+    """What a group can limit."""
+
+    MEMORY = "memory"
+    PIDS = "pids"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
-    """Names of the files of one version."""
+    """Names of the files of one version; `pids.max` is the same in both."""
 
     join: str
-    limit: str
+    memory: str
     swap: tuple[str, str] | None
     peak: str
     events: str
@@ -31,30 +45,32 @@ class _Files:
 # A lone thread that moves itself through `tasks` waits for nobody: 0.3 ms measured, against 7 through `cgroup.procs`.
 _V1: Final = _Files(
     join="tasks",
-    limit="memory.limit_in_bytes",
+    memory="memory.limit_in_bytes",
     swap=None,
     peak="memory.max_usage_in_bytes",
     events="memory.oom_control",
 )
 _V2: Final = _Files(
-    join="cgroup.procs", limit="memory.max", swap=("memory.swap.max", "0"), peak="memory.peak", events="memory.events"
+    join="cgroup.procs", memory="memory.max", swap=("memory.swap.max", "0"), peak="memory.peak", events="memory.events"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryGroups:
+class ControlGroups:
     """A place where groups can be made.
 
     Attributes:
         parent: The directory of our own group.
         version: 1 or 2.
+        controllers: What its groups limit.
     """
 
     parent: Path
     version: int
+    controllers: frozenset[Controller]
 
-    def make(self, limit_bytes: int) -> "MemoryGroup":
-        """Make a group with a limit.
+    def make(self, limits: Limits) -> "ControlGroup":
+        """Make a group with those limits that its controllers are for.
 
         Raises:
             HostError: The kernel refused.
@@ -64,19 +80,21 @@ class MemoryGroups:
         try:
             path.mkdir()
             try:
-                (path / files.limit).write_text(str(limit_bytes))
-                if files.swap:
-                    with contextlib.suppress(FileNotFoundError):  # kernels without swap accounting
+                if Controller.MEMORY in self.controllers:
+                    (path / files.memory).write_text(str(limits.memory_bytes))
+                    if files.swap and (path / files.swap[0]).exists():  # kernels without swap accounting lack it
                         (path / files.swap[0]).write_text(files.swap[1])
+                if Controller.PIDS in self.controllers:
+                    (path / "pids.max").write_text(str(limits.processes + _N_OUTSIDE))
             except OSError:
                 path.rmdir()
                 raise
         except OSError as problem:
-            raise HostError(f"memory cgroup {path}: {problem.strerror}; make {self.parent} writable") from problem
-        return MemoryGroup(path, files)
+            raise HostError(f"control group {path}: {problem.strerror}; make {self.parent} writable") from problem
+        return ControlGroup(path, files)
 
 
-class MemoryGroup:
+class ControlGroup:
     """One group and what it measured.
 
     Attributes:
@@ -116,40 +134,62 @@ class MemoryGroup:
                 pause_ms(10)  # dead processes leave it a little later than they are reaped
             else:
                 return
-        raise HostError(f"memory cgroup {self.path}: still in use {KILL_WAIT_S:g} s after its end; remove it by hand")
+        raise HostError(f"control group {self.path}: still in use {KILL_WAIT_S:g} s after its end; remove it by hand")
 
 
-def find_memory_groups(
-    root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
-) -> MemoryGroups | None:
-    """Find where memory groups can be made, by making one; None when nowhere.
+def find_control_groups(
+    wanted: Collection[Controller], root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> Mapping[Controller, ControlGroups | str]:
+    """Find where groups can be made, by making one; for each controller the place, or why there is none.
 
     Groups that killed workers left behind there are removed.
     """
+    found: dict[Controller, ControlGroups | str] = dict.fromkeys(wanted, _UNKNOWN)
     for line in own.read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):
-            candidate = MemoryGroups(parent=root / "memory" / path.lstrip("/"), version=1)
-        elif controllers == "":
-            candidate = MemoryGroups(parent=root / path.lstrip("/"), version=2)
+        _, names, path = line.split(":", 2)
+        missing = frozenset(each for each in wanted if found[each] == _UNKNOWN)
+        if names:
+            controllers = missing & frozenset(names.split(","))
+            version, parent = 1, root / min(controllers, default="") / path.lstrip("/")
         else:
+            version, parent = 2, root / path.lstrip("/")
+            controllers = missing & _handed_out(parent)
+            # A group of version 2 holds processes or hands controllers out; only the root does both.
+            found.update(dict.fromkeys(missing - controllers, "our own group of version 2 hands none out"))
+        if not controllers:
             continue
-        if _works(candidate):
-            _remove_abandoned(candidate.parent)
-            return candidate
-    return None
+        places = ControlGroups(parent=parent, version=version, controllers=controllers)
+        if _works(places):
+            _remove_abandoned(parent)
+            found.update(dict.fromkeys(controllers, places))
+        else:
+            found.update(dict.fromkeys(controllers, f"in our own group of version {version} none can be made"))
+    return found
 
 
-def _works(groups: MemoryGroups) -> bool:
-    # Where version 2 is not mounted at that place, the directory is an ordinary one that would take any file.
+def _handed_out(group: Path) -> frozenset[str]:
+    """Return the controllers that groups below a group of version 2 have; none where version 2 is not mounted there."""
+    try:
+        return frozenset((group / "cgroup.subtree_control").read_text().split())
+    except OSError:
+        return frozenset()
+
+
+def _works(groups: ControlGroups) -> bool:
+    # Where a version is not mounted at that place, the directory is an ordinary one that would take any file.
     if not os.access(groups.parent, os.W_OK) or not (groups.parent / "cgroup.procs").exists():
         return False
     try:
-        group = groups.make(1 << 26)
-        group.n_killed()
-    except (HostError, OSError):
+        group = groups.make(_PROBE)
+    except HostError:
         return False
-    group.remove()
+    try:
+        if Controller.MEMORY in groups.controllers:
+            group.n_killed()
+    except OSError:
+        return False
+    finally:
+        group.remove()
     return True
 
 

@@ -1,4 +1,4 @@
-"""Starting Bubblewrap for one sandbox: its options and files by descriptor, its group joined, nothing in any argv."""
+"""Starting Bubblewrap for one sandbox: its options and files by descriptor, its groups joined, nothing in any argv."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from fairtrial.host.bwrap import check_spec, command_argv, etc_files, options
-from fairtrial.host.cgroup import MemoryGroup
+from fairtrial.host.cgroup import ControlGroup, Controller
 from fairtrial.host.kernel import join_new_session_keyring
 from fairtrial.host.limits import Enforcement
 from fairtrial.host.running import Running, start
@@ -35,13 +35,13 @@ class Launched:
         started_ns: When it was started.
         status_fd: Where Bubblewrap reports.
         group: Its memory group, if that is the mechanism.
-        held: What must be let go of when nothing of it is left: descriptors, mounts, the group.
+        held: What must be let go of when nothing of it is left: descriptors, mounts, the groups.
     """
 
     running: Running
     started_ns: int
     status_fd: int
-    group: MemoryGroup | None
+    group: ControlGroup | None
     held: ExitStack
 
 
@@ -51,10 +51,14 @@ def launch(spec: SandboxSpec, *, slot: Slot, enforcement: Enforcement) -> Launch
     join_new_session_keyring()  # the filter denies keyrings inside; this keeps ours from being held there at all
     bwrap = find_system_program("bwrap", "bubblewrap")
     with ExitStack() as stack:
-        group = None
-        if enforcement.memory_groups is not None:
-            group = enforcement.memory_groups.make(spec.limits.memory_bytes)
+        memory_group = None
+        joined: list[ControlGroup] = []
+        for place in enforcement.groups:
+            group = place.make(spec.limits)
             stack.callback(group.remove)
+            joined.append(group)
+            if Controller.MEMORY in place.controllers:
+                memory_group = group
         with ExitStack() as opened:
             passed = _Passed()
             for fd in spec.pass_fds:
@@ -76,9 +80,8 @@ def launch(spec: SandboxSpec, *, slot: Slot, enforcement: Enforcement) -> Launch
                 hidden=[path for path in _HIDDEN if Path(path).exists()],
             )
             args_fd = passed.add(_memory_file(opened, b"".join(os.fsencode(word) + b"\0" for word in words)))
-            argv = slot.argv((bwrap, "--args", str(args_fd), "--", *command_argv(spec)))
-            if group is not None:
-                argv = _in_group(group, argv)
+            command = command_argv(spec, rlimits_processes=enforcement.sets_process_rlimit)
+            argv = _in_groups(joined, slot.argv((bwrap, "--args", str(args_fd), "--", *command)))
             started_ns = time.perf_counter_ns()
             running = start(
                 argv,
@@ -90,7 +93,7 @@ def launch(spec: SandboxSpec, *, slot: Slot, enforcement: Enforcement) -> Launch
                 pass_fds=passed.fds,
             )
         held = stack.pop_all()
-    return Launched(running=running, started_ns=started_ns, status_fd=status_read, group=group, held=held)
+    return Launched(running=running, started_ns=started_ns, status_fd=status_read, group=memory_group, held=held)
 
 
 class _Passed:
@@ -127,7 +130,10 @@ def _root_links() -> Mapping[str, str]:
     return links
 
 
-def _in_group(group: MemoryGroup, argv: Sequence[str]) -> tuple[str, ...]:
-    """Join the memory group before anything else, so that the group namespace made later begins there."""
-    script = 'echo 0 >"$1" && shift && unset PWD && exec "$@"'  # the shell adds a PWD of its own
-    return ("/bin/sh", "-c", script, "sh", str(group.join), *argv)
+def _in_groups(groups: Sequence[ControlGroup], argv: Sequence[str]) -> tuple[str, ...]:
+    """Join the control groups before anything else, so that the group namespace made later begins there."""
+    if not groups:
+        return tuple(argv)
+    joins = "".join('echo 0 >"$1" && shift && ' for _ in groups)
+    script = f'{joins}unset PWD && exec "$@"'  # the shell adds a PWD of its own
+    return ("/bin/sh", "-c", script, "sh", *(str(group.join) for group in groups), *argv)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from fairtrial.errors import HostError
-from fairtrial.host.cgroup import MemoryGroup, MemoryGroups, find_memory_groups
+from fairtrial.host.cgroup import ControlGroup, ControlGroups, Controller, find_control_groups
 from fairtrial.host.inside import Inside, Sample
 from fairtrial.host.slot import Slot
 from fairtrial.model.sandbox import Containment, Limit, Limits
@@ -16,6 +16,8 @@ __all__ = ["UNCONTAINED", "Enforcement", "Space", "Watch", "probe_limits"]
 
 _NAMESPACED_COUNT: Final = (5, 14)
 """Kernel from which processes are counted per user namespace."""
+_NAMESPACE_RLIMIT: Final = "rlimit in the user namespace"
+_UID_RLIMIT: Final = "rlimit of the slot's uid"
 _NEAR: Final = 2
 """How near the process limit counts as reached: Bubblewrap's own process is counted with the command's."""
 _FIRST_PAUSE_S: Final = 0.02
@@ -37,18 +39,23 @@ class Enforcement:
 
     Attributes:
         mechanisms: For each limit that is enforced at all, by what.
-        memory_groups: Where memory groups are made, if that is the mechanism.
+        groups: Where control groups are made, for the limits whose mechanism they are.
         containment: What keeps trials in.
     """
 
     mechanisms: Mapping[Limit, str]
-    memory_groups: MemoryGroups | None
+    groups: tuple[ControlGroups, ...]
     containment: Containment = Containment.BUBBLEWRAP
+
+    @property
+    def sets_process_rlimit(self) -> bool:
+        """Each sandbox's first command carries the limit of processes; elsewhere it would count what is not inside."""
+        return self.mechanisms.get(Limit.PROCESSES) in {_NAMESPACE_RLIMIT, _UID_RLIMIT}
 
 
 UNCONTAINED: Final = Enforcement(
     mechanisms={Limit.FILES: "rlimit", Limit.OUTPUT: "harness", Limit.WALL: "harness"},
-    memory_groups=None,
+    groups=(),
     containment=Containment.NONE,
 )
 """What still holds without sandboxes."""
@@ -60,10 +67,11 @@ def probe_limits(slot: Slot, *, allow_unenforced: frozenset[Limit] = frozenset()
     Raises:
         HostError: There is none for a limit that is not allowed to go without.
     """
-    groups = find_memory_groups()
+    rlimit = _process_rlimit(slot)
+    groups = find_control_groups((Controller.MEMORY, *(() if rlimit else (Controller.PIDS,))))
     found: dict[Limit, str | None] = {
-        Limit.PROCESSES: _processes(slot),
-        Limit.MEMORY: f"memory cgroup v{groups.version}" if groups else _memory_watch(),
+        Limit.PROCESSES: rlimit or _group(groups, Controller.PIDS),
+        Limit.MEMORY: _group(groups, Controller.MEMORY) or _memory_watch(groups[Controller.MEMORY]),
         Limit.CPU: "watchdog",
         Limit.DISK: "sized tmpfs or watchdog" if slot.mounts else "watchdog",
         Limit.INODES: "sized tmpfs or watchdog" if slot.mounts else "watchdog",
@@ -74,22 +82,30 @@ def probe_limits(slot: Slot, *, allow_unenforced: frozenset[Limit] = frozenset()
     missing = sorted(limit for limit, mechanism in found.items() if mechanism is None and limit not in allow_unenforced)
     if missing:
         raise HostError(
-            f"limits that this host cannot enforce: {', '.join(missing)}; use a kernel from 5.14 with memory cgroups,"
-            " or --allow-unenforced LIMIT (such results are never promoted)"
+            f"limits that this host cannot enforce: {', '.join(missing)}; use a kernel from 5.14, or control groups of"
+            " memory and pids that we may make, or --allow-unenforced LIMIT (such results are never promoted)"
         )
     enforced = {limit: mechanism for limit, mechanism in found.items() if mechanism is not None}
-    return Enforcement(mechanisms=enforced, memory_groups=groups)
+    places = tuple(dict.fromkeys(each for each in groups.values() if isinstance(each, ControlGroups)))
+    return Enforcement(mechanisms=enforced, groups=places)
 
 
-def _processes(slot: Slot) -> str | None:
+def _process_rlimit(slot: Slot) -> str | None:
     major, minor = os.uname().release.split(".")[:2]
     if (int(major), int("".join(letter for letter in minor if letter.isdecimal()))) >= _NAMESPACED_COUNT:
-        return "rlimit in the user namespace"
-    return "rlimit of the slot's uid" if slot.is_foreign else None
+        return _NAMESPACE_RLIMIT
+    return _UID_RLIMIT if slot.is_foreign else None
 
 
-def _memory_watch() -> str | None:
-    return "watchdog over proportional set size" if Path("/proc/self/smaps_rollup").exists() else None
+def _group(groups: Mapping[Controller, ControlGroups | str], controller: Controller) -> str | None:
+    found = groups[controller]
+    return None if isinstance(found, str) else f"{controller} cgroup v{found.version}"
+
+
+def _memory_watch(why_no_group: ControlGroups | str) -> str | None:
+    if not Path("/proc/self/smaps_rollup").exists():
+        return None
+    return f"watchdog over proportional set size (no memory cgroup: {why_no_group})"
 
 
 class Watch:
@@ -101,7 +117,7 @@ class Watch:
         pause_s: How long to wait before the next look.
     """
 
-    def __init__(self, limits: Limits, inside: Inside, *, group: MemoryGroup | None, space: Space | None) -> None:
+    def __init__(self, limits: Limits, inside: Inside, *, group: ControlGroup | None, space: Space | None) -> None:
         self.cpu_s: float | None = None
         self.peak_bytes: int | None = None
         self.pause_s = _FIRST_PAUSE_S

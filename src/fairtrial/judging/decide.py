@@ -131,7 +131,7 @@ def _why_status(result: SandboxResult) -> str:
 def _why_counts(oracle: OracleSpec, counts: Counts) -> str:
     """Check a runner's counts again, whatever it made of them itself."""
     if counts.n_failed:
-        return f"{counts.n_failed} tests failed"
+        return f"{counts.n_failed} test{'s' if counts.n_failed != 1 else ''} failed"
     if oracle.expect_tests is not None:
         enough = counts.n_passed >= oracle.expect_tests
         return "" if enough else f"{counts.n_passed} of {oracle.expect_tests} expected tests ran and passed"

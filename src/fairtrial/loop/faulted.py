@@ -17,9 +17,9 @@ __all__ = ["MATRIX_FIELDS", "play_faults"]
 
 MATRIX_FIELDS: Final = (
     "fault_case", "fault_kind", "connection_reuse", "valid", "invalid_reason", "client_claim", "client_returncode",
-    "delivery", "mutation_requests_observed", "blind_replay_requests", "server_truth", "verdict", "retry_safe",
-    "local_work_preserved", "server_integrity", "recovered", "recovery_calls", "recovery_bytes", "recovery_ms",
-    "recovery_tokens", "server_repair",
+    "delivery", "mutation_requests_observed", "blind_replay_requests", "server_truth", "fork_heads", "verdict",
+    "retry_safe", "local_work_preserved", "server_integrity", "recovered", "recovery_calls", "recovery_bytes",
+    "recovery_ms", "recovery_tokens", "server_repair",
 )  # fmt: skip
 """What a report shows of a case."""
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from fairtrial.evidence.publication import Delivery, Verdict, decide_verdict
 from fairtrial.loop.fault_cases import ClientEnd, FaultCase
+from fairtrial.loop.join import RIVAL_LINE, join_rival
 from fairtrial.loop.observe import read_delivery, server_truth
 from fairtrial.loop.recovery import Recovery, free_row, recover
 from fairtrial.loop.rows import Row, RowBuilder
@@ -36,7 +37,6 @@ QUIET_S: Final = 1.0  # longer than a busy machine keeps a client from its next 
 LANDING_S: Final = 2.0
 LOOK_S: Final = 0.2
 READINGS: Final = 3
-RIVAL_LINE: Final = "- another writer was here first"
 NOT_NEEDED: Final = "nothing to recover from"
 NO_SERVER_FAULT: Final = "this tool's server has no such fault"
 NO_RIVAL: Final = "this subject does not join a branch that is published already"
@@ -105,6 +105,11 @@ def play_case(
         problem, verdict = late, None
     alone = recovery.recovered is not False or mended is not None
     again, final = _retry(stage, case.name, prepared, before=found, holds_alone=alone)
+    joined_head = None
+    if _must_join(case, prepared):  # after the blind retry, which is about work that nobody has joined
+        with meter.running():
+            joined = join_rival(stage, builder, rows, case.name, _lines(stage, case, RIVAL_LINE))
+        recovery, joined_head = recovery.then(joined.recovery), joined.head
     row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
     row |= case_fields(stage, case) | {
         "valid": not problem,
@@ -127,6 +132,7 @@ def play_case(
         "server_integrity_detail": published.truth.integrity_detail or None,
         "server_revived": published.revived,
         **recovery.as_fields(NO_WIRE[stage.spec.loop.transport]),
+        "joined_head": joined_head,
         "server_repair": mended,
         **again,
     }
@@ -175,7 +181,6 @@ def _prepare(stage: Stage, case: FaultCase) -> Prepared:
     stage.settle_branch(case.name)
     place = stage.places[case.name]
     rival = _send_rival(stage, place) if case.rival else None
-    lines = [f"{case.name}.edit", f"{case.name}.edit_again"] if case.rival else [f"{case.name}.edit"]
     sabotage = None if case.store is None else stage.subject.sabotage(case.store, place)
     if sabotage is not None:
         stage.prepare(sabotage.arm)
@@ -185,12 +190,24 @@ def _prepare(stage: Stage, case: FaultCase) -> Prepared:
         expected=Expectation(
             branch=place.branch,
             head=place.published,
-            content=notes(*(payload(stage, line) for line in lines)),
+            content=_lines(stage, case),
         ),
         notes_sha256=notes_sha256(place),
         rival=rival,
         sabotage=sabotage,
     )
+
+
+def _lines(stage: Stage, case: FaultCase, *between: str) -> bytes:
+    """The notes with the lines of the client's edits, and others before the last of them."""
+    edits = [f"{case.name}.edit", f"{case.name}.edit_again"] if case.rival else [f"{case.name}.edit"]
+    *earlier, last = (payload(stage, edit) for edit in edits)
+    return notes(*earlier, *between, last)
+
+
+def _must_join(case: FaultCase, prepared: Prepared) -> bool:
+    """Whether there is another writer's work that the client neither had nor meant to replace."""
+    return prepared.rival is not None and case.manner is not Manner.FORCE
 
 
 def _send_rival(stage: Stage, place: Place) -> str | None:
@@ -312,11 +329,12 @@ def _hangs(stage: Stage) -> Callable[[], bool]:
 def _recover(
     stage: Stage, builder: RowBuilder, rows: list[Row], case: FaultCase, prepared: Prepared, verdict: Verdict | None
 ) -> Recovery:
-    if verdict in {Verdict.TRUE_SUCCESS, Verdict.SILENT_RECOVERY}:
+    joins = _must_join(case, prepared)  # though it was published: a tool may have taken it beside the other's
+    if verdict in {Verdict.TRUE_SUCCESS, Verdict.SILENT_RECOVERY} and not joins:
         return Recovery(recovered=None, reason=NOT_NEEDED, n_bytes=None if traffic(stage) is None else 0)
     if prepared.expected.head is None:
         return Recovery(recovered=None, reason="no head could be read before the publication")
-    rival = None if case.manner is Manner.FORCE else prepared.rival
+    rival = prepared.rival if joins else None
     return recover(stage, builder, rows, case.name, prepared.expected.head, rival=rival)
 
 

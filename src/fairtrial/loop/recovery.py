@@ -1,18 +1,21 @@
 """What it costs an agent to find out what became of its publication and to bring it home, by really doing it."""
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.stage import Stage
-from fairtrial.loop.work import step_kind, traffic
+from fairtrial.loop.work import Traffic, step_kind, traffic
 from fairtrial.model.loop import Manner, Motion, Step
 from fairtrial.model.process import ProcessResult
 
-__all__ = ["Recovery", "free_row", "recover"]
+__all__ = ["Recovery", "free_row", "recover", "spent"]
 
 MOST_PUBLISHES: Final = 2
-RIVAL: Final = "another writer's work is there: to join it is a task of its own, and was not tried"
+RIVAL: Final = "another writer's work is there"
+
+_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,15 +23,14 @@ class Recovery:
     """What recovery took.
 
     Attributes:
-        recovered: The agent's own question was answered with the head that it had published; None when there was
-            nothing to recover from, or when it was not tried.
+        recovered: The agent's own question was answered with the head that it had published, or where another
+            writer's work was joined, the server was seen to hold both; None when there was nothing to recover from.
         reason: Why it was not, or why there was nothing; "" when it was.
         n_calls: Commands.
         n_publishes: Publications among them.
         n_bytes: Bytes on the wire, both directions; None where there is none.
         elapsed_ms: Time of the commands; None when one has no time.
         estimated_tokens: By the rule of step rows.
-        tried: False where it would have been a task of its own: then nothing is known of what it takes.
     """
 
     recovered: bool | None
@@ -38,20 +40,9 @@ class Recovery:
     n_bytes: int | None = None
     elapsed_ms: float | None = 0.0
     estimated_tokens: int = 0
-    tried: bool = True
 
     def as_fields(self, no_bytes_reason: str) -> Row:
         """The fields of a verdict row."""
-        if not self.tried:
-            unknown = ("recovered", "recovery_calls", "recovery_publishes", "recovery_tokens")
-            return {
-                **dict.fromkeys(unknown),
-                "recovery_reason": self.reason,
-                "recovery_bytes": None,
-                "recovery_bytes_reason": self.reason,
-                "recovery_ms": None,
-                "recovery_ms_reason": self.reason,
-            }
         return {
             "recovered": self.recovered,
             "recovery_reason": self.reason or None,
@@ -64,6 +55,22 @@ class Recovery:
             "recovery_tokens": self.estimated_tokens,
         }
 
+    def then(self, later: "Recovery") -> "Recovery":
+        """Both, one after the other: the later one says how it ended."""
+        return replace(
+            later,
+            n_calls=self.n_calls + later.n_calls,
+            n_publishes=self.n_publishes + later.n_publishes,
+            n_bytes=_sum(self.n_bytes, later.n_bytes),
+            elapsed_ms=_sum(self.elapsed_ms, later.elapsed_ms),
+            estimated_tokens=self.estimated_tokens + later.estimated_tokens,
+        )
+
+
+def _sum(first: _Number | None, second: _Number | None) -> _Number | None:
+    """One that is unknown leaves the sum unknown."""
+    return None if first is None or second is None else first + second
+
 
 def recover(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, head: str, *, rival: str | None) -> Recovery:
     """Ask the server as an agent would, publish again while the work is not there, and ask again.
@@ -74,19 +81,17 @@ def recover(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, head:
         rows: Takes a row for each command.
         case: The place, and the first part of the rows' names.
         head: What was published.
-        rival: The head of another writer; once that is found there, publishing again would be no recovery.
+        rival: The head of another writer; once that is found there, publishing again is of no use: it must be joined.
     """
     before = traffic(stage)
     own: list[Row] = []
-    n_publishes, reason, tried = 0, "", True
-    recovered: bool | None = False
+    n_publishes, reason = 0, ""
     while True:
         found = _ask(stage, builder, own, case)
         if found == head:
-            recovered = True
             break
         if rival is not None and found == rival:
-            reason, recovered, tried = RIVAL, None, False
+            reason = RIVAL
             break
         if n_publishes == MOST_PUBLISHES:
             reason = f"published {n_publishes} times more, and the server still holds {found or 'nothing'}"
@@ -97,6 +102,22 @@ def recover(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, head:
             for step in stage.subject.steps(Motion.PUBLISH, Manner.PLAIN, stage.places[case])
         )
     rows.extend(own)
+    return spent(stage, own, before, recovered=not reason, reason=reason, n_publishes=n_publishes)
+
+
+def spent(
+    stage: Stage, own: Sequence[Row], before: Traffic | None, *, recovered: bool, reason: str, n_publishes: int
+) -> Recovery:
+    """What these commands took.
+
+    Args:
+        stage: Where.
+        own: Their rows.
+        before: What the wire had seen when the first began; None where none stands.
+        recovered: How they ended.
+        reason: Why not.
+        n_publishes: Publications among them.
+    """
     after = traffic(stage)
     n_bytes = None
     if before is not None and after is not None:
@@ -110,7 +131,6 @@ def recover(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, head:
         n_bytes=n_bytes,
         elapsed_ms=None if None in times else sum(each for each in times if isinstance(each, float)),
         estimated_tokens=sum(each for row in own if isinstance(each := row["estimated_tokens"], int)),
-        tried=tried,
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fairtrial.model.loop import Truth
 
-__all__ = ["Expectation", "TruthCheck", "judge_truth"]
+__all__ = ["Expectation", "TruthCheck", "judge_joined", "judge_truth"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +55,13 @@ def judge_truth(expected: Expectation, truth: Truth) -> TruthCheck:
     if truth.integrity is False:
         failures.append(f"the store failed its integrity check: {truth.integrity_detail}")
     return TruthCheck(holds=not failures, failures=tuple(failures))
+
+
+def judge_joined(expected: Expectation, truth: Truth) -> tuple[str, ...]:
+    """Every way in which the branch does not hold what was joined on one head alone; pure."""
+    forks = (
+        f"{reading.source}: {expected.branch} still forks to {', '.join(reading.beside)}"
+        for reading in truth.readings
+        if reading.beside
+    )
+    return (*judge_truth(expected, truth).failures, *forks)

@@ -49,6 +49,7 @@ class Motion(StrEnum):
     EDIT = "edit"
     SNAPSHOT = "snapshot"
     PUBLISH = "publish"
+    JOIN = "join"
     DESCRIBE = "describe"
     END = "end"
 
@@ -58,7 +59,8 @@ class Manner(StrEnum):
 
     `fresh`, `warm` and `join` tell how a workspace is acquired: from the server alone, sharing an existing clone, or
     from the server alone on a branch that is published already. `review` asks `describe` for what a reviewer would read
-    instead of attaching a description; `force` publishes over whatever the branch holds.
+    instead of attaching a description; `force` publishes over whatever the branch holds; `merged` snapshots what a join
+    has begun, once the files hold the work of both.
     """
 
     PLAIN = "plain"
@@ -67,6 +69,7 @@ class Manner(StrEnum):
     JOIN = "join"
     REVIEW = "review"
     FORCE = "force"
+    MERGED = "merged"
 
 
 class Play(StrEnum):

@@ -110,11 +110,13 @@ class Bind:
         source: Absolute path on the host, without a symbolic link in it.
         target: Absolute path inside.
         access: Whether it can be written. A socket can be connected to either way.
+        scratch: Names of directories in it that can be written all the same: empty ones in memory lie over them.
     """
 
     source: Path
     target: str
     access: Access = Access.READ_ONLY
+    scratch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from fairtrial.report.loop_words import (
     second_acquire_ms,
     spread_cell,
     warm_delta_ms,
+    was_played,
 )
 from fairtrial.report.publication import matrix_tables
 from fairtrial.report.text import UNMEASURED, figure, shorten, signed_figure
@@ -47,7 +48,7 @@ ESTIMATES: Final = (
 
 def render_loop_markdown(summary: LoopSummary) -> str:
     """Give the report as Markdown, with every run."""
-    tables = [table for section in summary.sections for table in _section_tables(section)]
+    tables = [table for section in summary.sections if was_played(section) for table in _section_tables(section)]
     return render_markdown(_document(summary, tables))
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "truth_word",
     "warm_delta_ms",
     "warm_delta_of",
+    "was_played",
     "wires_of",
 ]
 
@@ -66,6 +67,11 @@ def _wire(transport: str, host: str) -> str:
 def place(setting: Setting) -> str:
     """Say where, with the scenario."""
     return f"{setting.scenario} {_wire(setting.remote_transport, setting.host)}"
+
+
+def was_played(section: Section) -> bool:
+    """Say whether anything was tried; what was left out on purpose stands in a table of its own, with why."""
+    return any(subject.runs_as_failures for subject in section.subjects)
 
 
 def truth_word(run: LoopRun) -> str:

@@ -15,12 +15,11 @@ HEADERS: Final = (
     "work kept", "store sound", "recovery calls", "recovery tokens", "recovery bytes", "recovery ms",
 )  # fmt: skip
 BRIEF_HEADERS: Final = ("tool", "fault", "client claims", "wire saw", "server holds", "verdict", "recovery")
-NOT_TRIED: Final = "not tried"
 NOTE: Final = (
     "Claim: the client's exit status and words. Wire: the forwarder's records. Server: the store itself and a fresh"
-    " clone, once nothing was in flight. Recovery: asking and publishing again until the work is there, medians over"
-    " runs; 0 calls: nothing to recover from; not tried: another writer's work is there, and to join it is a"
-    " task of its own. Only this machine and this transport are in one table."
+    " clone, once nothing was in flight. Recovery: asking and publishing again until the work is there, and joining"
+    " another writer's work that is there too, medians over runs; 0 calls: nothing to recover from. Only this machine"
+    " and this transport are in one table."
 )
 
 
@@ -76,8 +75,7 @@ def _brief_cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
     harm += ", work LOST" if line.local_work_preserved is False else ""
     harm += ", store DAMAGED" if line.server_integrity is False else ""
     spent = f"{figure(line.recovery_calls)} calls, {full[11]} tokens, {full[13]} ms{_outcome(line)}"
-    not_spent = "not needed" if line.recovery_calls == 0 else NOT_TRIED if _untried(line) else ""
-    cost = (not_spent or spent) + harm
+    cost = ("not needed" if line.recovery_calls == 0 else spent) + harm
     return (*full[:2], *full[3:7], cost)
 
 
@@ -89,21 +87,23 @@ def _cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
         line.connection_reuse or "none",
         line.client_claim or UNMEASURED,
         line.delivery or UNMEASURED,
-        line.server_truth or UNMEASURED,
+        (line.server_truth or UNMEASURED) + _beside(line),
         (line.verdict or UNMEASURED) + invalid,
         yes_no(line.retry_safe),
         yes_no(line.local_work_preserved),
         yes_no(line.server_integrity),
-        NOT_TRIED if _untried(line) else figure(line.recovery_calls) + _outcome(line),
+        figure(line.recovery_calls) + _outcome(line),
         figure(line.recovery_tokens),
         figure(line.recovery_bytes),
         figure(line.recovery_ms, 1),
     )
 
 
-def _untried(line: MatrixLine) -> bool:
-    """Say whether nobody recovered in any run that is evidence: to join another writer's work is a task of its own."""
-    return line.recovery_calls is None and line.n_invalid < line.n_runs
+def _beside(line: MatrixLine) -> str:
+    """Say that the tool made a fork: what was published is there, and somebody has to merge."""
+    if not line.fork_heads:
+        return ""
+    return f" (fork: {line.fork_heads} other {'head' if line.fork_heads == 1 else 'heads'})"
 
 
 def _outcome(line: MatrixLine) -> str:
@@ -126,6 +126,7 @@ def matrix_json(section: Section) -> list[dict[str, object]]:
             "client_claim": line.client_claim,
             "delivery": line.delivery,
             "server_truth": line.server_truth,
+            "fork_heads": line.fork_heads,
             "verdict": line.verdict,
             "retry_safe": line.retry_safe,
             "local_work_preserved": line.local_work_preserved,

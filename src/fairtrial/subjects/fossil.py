@@ -53,6 +53,7 @@ TRUNK: Final = "trunk"  # fossil's own name for it, which `new` gives
 ROUND_TRIPS: Final = re.compile(r"Round-trips: \d+ +Artifacts sent: \d+ +received: \d+")
 READ_ONLY: Final = "gjorz"
 HASH: Final = re.compile(r"^(?:hash|checkout): +([0-9a-f]{40,64})", re.MULTILINE)
+TOLD_LEAF: Final = re.compile(r"^([0-9a-f]{40})[0-9a-f]* .*\*LEAF\*", re.MULTILINE)  # as many digits as `info` prints
 LEAVES: Final = (  # as many digits as `info` prints
     "SELECT substr(blob.uuid, 1, 40) FROM leaf JOIN blob USING (rid) JOIN event ON event.objid = leaf.rid"
     " JOIN tagxref ON tagxref.rid = leaf.rid AND tagxref.tagtype > 0 JOIN tag ON tag.tagid = tagxref.tagid"
@@ -190,6 +191,10 @@ class Fossil:
                 return (self._step(place.root, "clone", *options, place.remote, str(_clone_of(tree))),)
             case Motion.INSPECT, _:
                 return (self._step(tree, "changes", "--differ"),)
+            case Motion.JOIN, _:  # without a name it merges the branch's other leaf
+                return (self._step(tree, "pull", name=".pull"), self._step(tree, "merge", name=".merge"))
+            case Motion.SNAPSHOT, Manner.MERGED:
+                return (self._step(tree, "commit", "--no-warnings", "-m", "Merge", name=".commit"),)
             case Motion.SNAPSHOT, _:
                 branch = () if manner is Manner.JOIN else ("--branch", place.branch)
                 options = ("--no-warnings", *branch, "-m", place.message)
@@ -227,16 +232,22 @@ class Fossil:
         return ClientClaim.PUBLISHED if result.returncode == 0 else ClientClaim.UNREPORTED
 
     def reconcile(self, place: Place) -> tuple[Step, ...]:
-        """A pull says whether the server answers; only a fresh clone says what it holds, so that is what is asked."""
+        """A pull says whether the server answers; only a fresh clone says what it holds, so that is what is asked.
+
+        By the branch's leaves, as the truth check does: `info BRANCH` tells of one leaf of a fork, whichever was
+        committed last.
+        """
         clone = unused_path(place.root, f"reconcile-{place.branch}", ".fossil")
+        asked = ("timeline", "-t", "ci", "-b", place.branch, "-n", "0", "-F", "%H %p", "-R", str(clone))
         return (
             self._step(place.root, "clone", "--no-open", "--once", place.remote, str(clone), name=".clone"),
-            Step(argv=(self._fossil, "info", place.branch, "-R", str(clone)), cwd=place.root, expected=(0, 1)),
+            Step(argv=(self._fossil, *asked), cwd=place.root, expected=(0, 1)),
         )
 
     def reconciled_head(self, place: Place, result: ProcessResult) -> str | None:
-        """The hash that `info` printed."""
-        return _hash(result)
+        """Of the leaves in the timeline what the client published if it is there, else the newest."""
+        leaves = TOLD_LEAF.findall(text_of(result.stdout.tail)) if result.ok else []
+        return next(iter(_ours_first(leaves, place)), None)
 
     def sabotage(self, fault: StoreFault, place: Place) -> Sabotage | None:
         """A login that may read and not write, where there is a login; a script that the server runs when pushed to.
@@ -321,7 +332,7 @@ class Fossil:
         query = LEAVES.replace("BRANCH", place.branch.replace("'", "''"))
         asked = run([self._fossil, "sql", "--readonly", "-R", str(repository), query], cwd=place.root)
         leaves = [line.strip().strip("'") for line in text_of(asked.stdout.head).splitlines()] if asked.ok else []
-        return sorted(leaves, key=lambda leaf: leaf != place.published)
+        return _ours_first(leaves, place)
 
     def _step(self, cwd: Path, *arguments: str, name: str = "") -> Step:
         return Step(argv=(self._fossil, *arguments), cwd=cwd, name=name)
@@ -330,6 +341,11 @@ class Fossil:
 def _clone_of(workspace: Path) -> Path:
     """The repository file that belongs to a workspace; it must not lie inside it."""
     return workspace.with_name(f"{workspace.name}.fossil")
+
+
+def _ours_first(leaves: Sequence[str], place: Place) -> list[str]:
+    """What the client published first, the others in their order."""
+    return sorted(leaves, key=lambda leaf: leaf != place.published)
 
 
 def _hash(result: ProcessResult) -> str | None:

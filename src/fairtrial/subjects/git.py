@@ -142,6 +142,13 @@ class Git:
                 )
             case Motion.INSPECT, _:
                 return (self._step(tree, "status", "--porcelain=v1"),)
+            case Motion.JOIN, _:
+                return (self._step(tree, "pull", "-q", "--rebase", "origin", place.branch),)
+            case Motion.SNAPSHOT, Manner.MERGED:  # it would open an editor for a message that is there already
+                return (
+                    self._step(tree, "add", ".", name=".add"),
+                    self._step(tree, "-c", "core.editor=true", "rebase", "--continue", name=".continue"),
+                )
             case Motion.SNAPSHOT, _:
                 return (
                     self._step(tree, "add", ".", name=".add"),

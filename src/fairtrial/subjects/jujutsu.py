@@ -184,6 +184,13 @@ class Jujutsu:
                 return (self._step(place.root, "git", "clone", *options, place.remote, str(tree)), branch)
             case Motion.INSPECT, _:
                 return (self._step(tree, "status"),)
+            case Motion.JOIN, _:  # the bookmark moves with its commit
+                return (
+                    self._step(tree, "git", "fetch", name=".fetch"),
+                    self._step(tree, "rebase", "-b", "@", "-o", f'"{place.branch}"@origin', name=".rebase"),
+                )
+            case Motion.SNAPSHOT, Manner.MERGED:  # into the commit below, which holds the conflict
+                return (self._step(tree, "squash", name=".squash"),)
             case Motion.SNAPSHOT, Manner.JOIN:  # on a branch that is published already: its bookmark stayed behind
                 return (
                     self._step(tree, "commit", "-m", place.message, name=".commit"),
@@ -191,16 +198,16 @@ class Jujutsu:
                 )
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit", "-m", place.message),)
-            case Motion.PUBLISH, Manner.FORCE:
-                return ()  # it has none: a push moves a bookmark from where it was last seen, or not at all
-            case Motion.PUBLISH, _:
+            case Motion.PUBLISH, _ if manner is not Manner.FORCE:
                 return (self._step(tree, "git", "push", "-b", place.branch),)
             case Motion.DESCRIBE, Manner.REVIEW:
                 return (self._step(tree, "show", "@-", "--stat"),)
             case Motion.END, _:
                 return (self._step(tree, "workspace", "forget", name=".forget"), remove_workspace(tree))
             case _:
-                return ()  # describe: a commit's message is its description; edit: not jj's
+                # publish by force: a push moves a bookmark from where it was last seen, or not at all;
+                # describe: a commit's message is its description; edit: not jj's
+                return ()
 
     def belied(self, motion: Motion, result: ProcessResult) -> str:
         """Its exit status was never seen to say success for a failure."""

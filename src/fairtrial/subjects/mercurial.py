@@ -185,6 +185,16 @@ class Mercurial:
                 return (self._step(place.root, "clone", *options, place.remote, str(tree)), branch)
             case Motion.INSPECT, _:
                 return (self._step(tree, "status", "-Tjson"),)
+            case Motion.JOIN, _:  # a pulled bookmark that diverges is kept under the name of where it came from
+                return (
+                    self._step(tree, "pull", "-q", name=".pull"),
+                    self._step(tree, "merge", "-q", f"{place.branch}@default", name=".merge"),
+                )
+            case Motion.SNAPSHOT, Manner.MERGED:
+                return (
+                    self._step(tree, "resolve", "-q", "-m", name=".resolve"),
+                    self._step(tree, "commit", "-q", "-m", "Merge", name=".commit"),
+                )
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit", "-q", "-A", "-m", place.message),)
             case Motion.PUBLISH, Manner.FORCE:

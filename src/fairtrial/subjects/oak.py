@@ -58,8 +58,8 @@ REFUSED: Final = re.compile(r"HTTP 4(?!08|29)\d\d")
 NOT_SYNCED: Final = "couldn't sync to server"
 # What a client says when what it received was not what its name promises, whatever its exit status.
 DAMAGED: Final = ("Invalid hash", "does not match content hash", "Database error")
-# A request that only asks failed: nothing was ever sent that could have published.
-ASKING: Final = ("/branches/", "/api/capabilities")
+# A request that only asks failed, of a branch or of the repository itself: nothing was sent that could have published.
+ASKING: Final = re.compile(r"/branches/|/api/capabilities|/api/[^/\s)]+/[^/\s)]+\)")
 HEAD_QUERY: Final = "SELECT head_hash FROM branch_heads WHERE branch_name = ?"
 GET: Final = "import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys.argv[1], timeout=20).read())"
 
@@ -157,6 +157,13 @@ class Oak:
                 return (self._step(place.root, "clone", _repository(place), str(tree), *options),)
             case Motion.INSPECT, _:
                 return (self._step(tree, "status", "--json"),)
+            case (
+                Motion.JOIN,
+                _,
+            ):  # it puts the branch where the other has it: what was committed here must be done again
+                return (self._step(tree, "pull"),)
+            case Motion.SNAPSHOT, Manner.MERGED:
+                return (self._step(tree, "commit", name=".commit"),)
             case Motion.SNAPSHOT, _:
                 return (self._step(tree, "commit"),)
             case Motion.PUBLISH, _:
@@ -187,7 +194,7 @@ class Oak:
         text = text_of(result.stdout.tail) + text_of(result.stderr.tail)
         if UNCONFIRMED in text:
             return ClientClaim.UNKNOWN
-        definite = REFUSED.search(text) is not None or any(words in text for words in ASKING)
+        definite = REFUSED.search(text) is not None or ASKING.search(text) is not None
         return ClientClaim.REJECTED if definite or result.returncode == CONFLICT else ClientClaim.UNREPORTED
 
     def reconcile(self, place: Place) -> tuple[Step, ...]:

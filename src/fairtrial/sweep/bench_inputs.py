@@ -16,11 +16,12 @@ from fairtrial import __version__
 from fairtrial.bench.arm_plugin import PluginPlace
 from fairtrial.bench.arms import Defaults, loaded_skills, read_arms, require_provable
 from fairtrial.bench.blobs import BlobStore, read_stable
+from fairtrial.bench.brought import refuse_brought, refuse_traces
 from fairtrial.bench.candidate import Candidate, build_arms
 from fairtrial.bench.controls import NOP, REFERENCE, control_arm, exit_at_import
 from fairtrial.bench.controls_note import CHECKING, read_controls
 from fairtrial.bench.environment import Seen, describe_arm, require_declared, undeclared
-from fairtrial.bench.index import find_context, refuse_brought
+from fairtrial.bench.index import find_context
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.review import require_same_kind
 from fairtrial.bench.shadows import refuse_shadowed_skills
@@ -245,13 +246,14 @@ def _pin_contexts(arms: Sequence[Arm], tasks: Sequence[Task]) -> dict[str, str]:
     """What the arms' contexts are on this host.
 
     Raises:
-        UsageError: There is no context of that name, or a task brings one of its own.
+        UsageError: There is no context of that name, or a task brings one of its own or tells of it.
         HostError: One cannot be used here.
     """
     pinned: dict[str, str] = {}
     for name in sorted({arm.context for arm in arms if arm.context is not None}):
         found = find_context(name)
         refuse_brought(name, found.context.settings, tasks)
+        refuse_traces(name, found.context.settings, tasks, arms)
         pinned[f"context.{name}.version"] = str(found.probe.version)
         pinned[f"context.{name}.plugin_sha256"] = found.plugin.file_sha256
     return pinned

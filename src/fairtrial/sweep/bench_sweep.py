@@ -18,7 +18,7 @@ from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import task_binding
 from fairtrial.errors import HostError, UsageError
 from fairtrial.evidence.bench import Streaks
-from fairtrial.gateway.client import GatewayProcess, ask_status
+from fairtrial.gateway.client import GatewayProcess, ask_status, release_directory
 from fairtrial.gateway.control import Status
 from fairtrial.gateway.price import price_table
 from fairtrial.gateway.settings import GatewaySettings, UpstreamSettings
@@ -359,7 +359,10 @@ def _lane(
     def void_row(spec: AnySpec, kind: str, detail: str) -> Mapping[str, object]:
         if not isinstance(spec, BenchSpec):
             raise TypeError(f"{type(spec).__name__} is no attempt of the agent lane")
-        return lost_row(spec, kind, detail, results.attempt_dir(spec.key, spec.attempt))
+        directory = results.attempt_dir(spec.key, spec.attempt)
+        if gateway is not None and not gateway.has_ended:  # it may still be opening or closing the dead worker's trial
+            release_directory(gateway.control, directory)
+        return lost_row(spec, kind, detail, directory)
 
     return Lane(
         complete=complete,

@@ -105,7 +105,8 @@ class Lane(Generic[PlannedT]):
 
     Attributes:
         complete: Adds the lane's part to what every attempt is told.
-        void_row: The row of an attempt that its worker did not end: kind and detail of the ending.
+        void_row: The row of an attempt that its worker did not end: kind and detail of the ending. Nobody writes in the
+            attempt's directory any more when it returns.
         trial_limit_s: Seconds after which a worker that does not answer is given up.
         outage_streak: Endings in a row, such as an outage causes, after which no new trial is begun; 0 for never.
         hold: Asked before each trial with the number of those that run; raises `HostError` when none can be begun any

@@ -1,7 +1,7 @@
 """Whether this host can run tasks: their set-up and authored check on the untouched base, in the sandbox."""
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,12 @@ from fairtrial.host.limits import probe_limits
 from fairtrial.host.preflight import require_sandboxes
 from fairtrial.host.slot import open_slot
 from fairtrial.judging.values import CheckVerdict
+from fairtrial.model.bench import Task
+from fairtrial.model.sandbox import Limit
 from fairtrial.sweep.bench_inputs import private_blobs
 from fairtrial.sweep.scratch import SCRATCH_MODE
 
-__all__ = ["TaskLook", "look_at_limits", "look_at_tasks", "missing_program"]
+__all__ = ["SandboxLook", "TaskLook", "look_at_sandboxes", "look_at_tasks", "missing_program"]
 
 NOT_FOUND: Final = 127
 CHECK_S: Final = 600.0
@@ -36,6 +38,7 @@ class TaskLook:
 
     Attributes:
         task: Its id.
+        commit: The base.
         problem: Why it cannot run here; None when it can.
         passes: Its authored check passes on the base; None when it could not be tried.
         missing: The program that is missing, as far as that can be told.
@@ -43,21 +46,35 @@ class TaskLook:
     """
 
     task: str
+    commit: str
     problem: str | None
     passes: bool | None
     missing: str | None
     detail: str
 
 
-def look_at_limits(base: Path) -> dict[str, str]:
-    """The mechanism behind each limit here.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxLook:
+    """What sandboxes are here.
+
+    Attributes:
+        mechanisms: What enforces each limit.
+        has_judge_uid: An oracle with `isolation: process` has another uid than what it judges.
+    """
+
+    mechanisms: Mapping[Limit, str]
+    has_judge_uid: bool
+
+
+def look_at_sandboxes(base: Path) -> SandboxLook:
+    """Run a sandbox, and tell what it is like.
 
     Raises:
         HostError: A sandbox cannot be run, or a limit not be enforced.
     """
     with _node(base) as node:
         require_sandboxes(node.slot, node.enforcement)
-        return {limit.value: mechanism for limit, mechanism in node.enforcement.mechanisms.items()}
+        return SandboxLook(mechanisms=node.enforcement.mechanisms, has_judge_uid=node.slot.judge is not None)
 
 
 def look_at_tasks(path: Path, base: Path) -> Iterator[TaskLook]:
@@ -74,16 +91,19 @@ def look_at_tasks(path: Path, base: Path) -> Iterator[TaskLook]:
             try:
                 verdict = check_base(node, task, node.prepare(task), timeout_s=CHECK_S)
             except HostError as problem:
-                yield TaskLook(task=task.id, problem=str(problem), passes=None, missing=None, detail="")
+                yield TaskLook(
+                    task=task.id, commit=task.commit, problem=str(problem), passes=None, missing=None, detail=""
+                )
                 continue
-            yield _look(task.id, verdict)
+            yield _look(task, verdict)
 
 
-def _look(task: str, verdict: CheckVerdict) -> TaskLook:
+def _look(task: Task, verdict: CheckVerdict) -> TaskLook:
     missing = None if verdict.passed else missing_program(verdict.output)
     stopped = verdict.returncode == NOT_FOUND
     return TaskLook(
-        task=task,
+        task=task.id,
+        commit=task.commit,
         problem=f"{missing or 'a program'} is missing in the sandbox" if stopped else None,
         passes=verdict.passed,
         missing=missing,

@@ -176,6 +176,37 @@ def test_nothing_inside_tells_task_arm_or_user(trial: RunTrial, world: Path) -> 
         assert word not in text, word
 
 
+def test_what_the_operator_told_the_same_agents_at_home_is_nowhere_inside(
+    trial: RunTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B13, B14."""
+    mark = "told" + "-at-home"
+    home = tmp_path / "home"
+    for name in (
+        "CLAUDE.md",
+        ".claude/CLAUDE.md",
+        ".claude/skills/mine/SKILL.md",
+        ".claude/settings.json",
+        ".claude.json",
+    ):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f'{{"{mark}": "{mark}"}}\n')
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / ".claude"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    look = (
+        "grep -rlsI -D skip --exclude-dir=proc --exclude-dir=usr 'told-at-hom[e]' / && echo SE''EN;"
+        " env | grep -e told-at-hom[e] -e CLAUDE_CONFI[G] -e XDG_CONFI[G] && echo SE''EN; echo lo''oked"
+    )
+    turns = [{"calls": [{"tool": "Bash", "input": {"command": look}}], "usage": {"output": 1}}, {"text": "Done."}]
+    row = trial(turns)
+    assert "looked" in said(row), said(row)
+    assert "SEEN" not in said(row)
+    (session,) = row["environment"]
+    assert (session["skills"], session["mcp_servers"], session["hooks"]) == ({}, {}, {})
+    assert mark not in str(row)
+
+
 def test_output_that_is_no_text_is_kept_and_hurts_nothing(trial: RunTrial) -> None:
     row = cheat(trial, MEND + "printf '\\377\\376\\0{\"a\\n'")
     assert row["error_kind"] is None

@@ -53,6 +53,11 @@ class World:
         return self.root / "repo"
 
     @property
+    def marks(self) -> Path:
+        """Where anybody who is outside can leave a mark, whatever uid it runs under."""
+        return self.root / "marks"
+
+    @property
     def results(self) -> Path:
         """The results directory of its one sweep."""
         return self.root / "r"
@@ -115,6 +120,8 @@ def make_world(root: Path, object_format: str) -> World:
     git(repository, "checkout", "-q", "main")
     git(repository, "branch", "-q", "-D", "fix")
     (root / "test_hidden.py").write_text(ORACLE)
+    (root / "marks").mkdir()
+    (root / "marks").chmod(0o1777)
     return World(root=root, fix=fix)
 
 

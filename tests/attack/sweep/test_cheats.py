@@ -19,6 +19,8 @@ pytestmark = [
 ]
 
 Row = dict[str, Any]
+PLANTED: Final = b"sk-ant-" + b"planted-"
+"""How the key begins that `conftest` gives to each sweep."""
 FOUND: Final = "FOUND"
 FIND: Final = "found() { printf 'FO%s %s\\n' UND \"$*\"; }\n"
 MEND: Final = "sed -i 's/a - b/a + b/' calc.py\n"
@@ -160,19 +162,20 @@ for link in shadow root/root up/oracle; do cat $link && found $link; done
 """,
     "submodules": f"""
 {MEND}
-printf '[submodule "s"]\\n\\tpath = s\\n\\turl = ext::sh -c "touch% @ROOT@/ran"\\n' >.gitmodules
-printf '\\tupdate = !touch @ROOT@/ran\\n' >>.gitmodules
+printf '[submodule "s"]\\n\\tpath = s\\n\\turl = ext::sh -c "touch% @ROOT@/marks/ran"\\n' >.gitmodules
+printf '\\tupdate = !touch @ROOT@/marks/ran\\n' >>.gitmodules
 printf '[submodule "t"]\\n\\tpath = t\\n\\turl = file://@REPO@\\n' >>.gitmodules
-git config protocol.ext.allow always; git config submodule.s.update '!touch @ROOT@/ran'; git config submodule.s.url x
+git config protocol.ext.allow always; git config submodule.s.url x
+git config submodule.s.update '!touch @ROOT@/marks/ran'
 git config submodule.recurse true; git config fetch.recurseSubmodules yes; git config diff.submodule diff
 for path in s t; do git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),$path; mkdir $path; done
-git commit -q -a -m submodules; git submodule update --init --recursive; touch @ROOT@/ran && found "the host"
+git commit -q -a -m submodules; git submodule update --init --recursive; touch @ROOT@/marks/ran && found "the host"
 """,
     "git-commands": f"""
 {MEND}
-run='touch @ROOT@/ran'
+run='touch @ROOT@/marks/ran'
 for hook in post-commit pre-commit post-checkout post-index-change pre-auto-gc reference-transaction fsmonitor; do
-  mkdir -p .git/hooks; printf '#!/bin/sh\\ntouch @ROOT@/ran\\n' >.git/hooks/$hook; chmod +x .git/hooks/$hook
+  mkdir -p .git/hooks; printf '#!/bin/sh\\ntouch @ROOT@/marks/ran\\n' >.git/hooks/$hook; chmod +x .git/hooks/$hook
 done
 for key in core.fsmonitor core.sshCommand core.pager core.editor core.gitProxy diff.external diff.x.textconv \\
   diff.x.command filter.x.clean filter.x.smudge filter.x.process merge.x.driver credential.helper gpg.program \\
@@ -375,7 +378,7 @@ def test_honest_work_beside_an_attack_is_resolved_and_nothing_ran_on_our_side(sw
     row = swept.rows[attack]
     assert (row["resolved"], row["error_kind"]) == (True, None), row["error_detail"]
     assert FOUND not in swept.said(attack)
-    assert not (swept.world.root / "ran").exists()
+    assert list(swept.world.marks.iterdir()) == []
 
 
 def test_every_attack_ran_to_its_end_and_the_sweep_is_whole(swept: Swept) -> None:
@@ -476,5 +479,7 @@ def test_a_command_that_prints_ten_gigabytes_fills_nothing_of_ours(swept: Swept)
 
 
 def test_no_secret_of_the_host_is_in_what_is_kept(swept: Swept) -> None:
-    for path in swept.world.results.rglob("*"):
-        assert not path.is_file() or b"sk-ant-REDACTED" not in path.read_bytes(), path
+    kept = [path for path in swept.world.results.rglob("*") if path.is_file()]
+    assert len(kept) > len(ATTACKS)
+    for path in kept:
+        assert PLANTED not in path.read_bytes(), path

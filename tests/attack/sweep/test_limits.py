@@ -58,6 +58,7 @@ def test_a_limit_ends_its_trial_by_its_name_and_the_sweep_goes_on(sweep: Callabl
     assert (other["resolved"], other["error_kind"]) == (True, None), other["error_detail"]
     assert swept.done.returncode == 0
     assert (row["limits_enforced"][limit] or "") != ""
+    assert {row["limits_enforced"][each] for each in ("disk", "inodes")} < {"sized tmpfs", "watchdog"}
 
 
 def test_time_ends_its_trial_whatever_ignores_the_request_and_the_sweep_goes_on(sweep: Callable[..., Any]) -> None:

@@ -36,9 +36,12 @@ ARMS: Final = {
     "trouble": ("claude-code", "claude-sonnet-4-5"),
     "codex": ("codex", "gpt-5"),
     "opencode": ("opencode", "gpt-5"),
-    "gemini": ("gemini-cli", "gemini-2.5-pro"),
+    "gemini": ("gemini-cli", "gemini-3.1-pro-preview"),
     "mini": ("mini-swe-agent", "gpt-5"),
 }
+
+EFFORTS: Final = {"claude": "high", "codex": "low", "opencode": "high", "gemini": "low", "mini": "low"}
+"""What the model is to be told. Claude Code says nothing of it to this model: the row must."""
 
 SPEAK_MCP: Final = ("codex", "gemini-cli", "opencode")
 """These have a context, and ask it; `claude-code` does in test_contexts, and the others cannot be given one."""
@@ -201,6 +204,13 @@ def counted(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in BUCKETS}
 
 
+def wire_of(sweep: Sweep, row: Row) -> list[Row]:
+    """The wire log of an attempt."""
+    trial = hashlib.sha256(row["key"].encode()).hexdigest()[:16]
+    lines = (sweep.out / "trials" / trial / "1" / "wire-work.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
 @pytest.fixture(scope="module")
 def said(usage: Usage) -> dict[str, list[dict[str, Any]]]:
     return conversations(usage)
@@ -219,6 +229,7 @@ def rows(shared_sweep: Sweep, said: dict[str, list[dict[str, Any]]]) -> dict[str
                 "agent": agent,
                 "model": model,
                 "skills": {"demo": "demo"},
+                **({"effort": EFFORTS[name]} if name in EFFORTS else {}),
                 **({"context": "ctags"} if agent in SPEAK_MCP else {}),
             }
             for name, (agent, model) in ARMS.items()
@@ -263,7 +274,8 @@ def test_what_the_cli_reported_stands_beside_it_and_a_difference_is_flagged(
     (reported,) = rows[arm]["reported_usage"]
     agents = [agent for agent in said[arm] if reported_agents is None or agent["name"] in reported_agents]
     assert reported["usage"] == plus(agents)
-    assert rows[arm]["integrity_flags"] == ([] if reported_agents is None else ["work: usage"])
+    expected = ["work: effort"] if arm == "claude" else [] if reported_agents is None else ["work: usage"]
+    assert rows[arm]["integrity_flags"] == expected
     assert reported["is_error"] is False
 
 
@@ -286,19 +298,36 @@ def test_what_the_cli_reported_names_its_own_calls_and_skills(
     assert (reported["tool_calls"], reported["skills_used"]) == (tool_calls, skills_used)
 
 
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_effort_of_an_arm_is_what_every_request_asks_for(
+    rows: dict[str, Row], shared_sweep: Sweep, arm: str
+) -> None:
+    asked = {line.get("effort") for line in wire_of(shared_sweep, rows[arm]) if line["kind"] == "request"}
+    told = None if ARMS[arm][0] == "claude-code" else EFFORTS[arm]  # whom the CLI does not hold to take one
+    assert {None if each is None else each.lower() for each in asked} == {told}
+    assert rows[arm]["effort"] == EFFORTS.get(arm)
+
+
+def test_whose_a_request_is_stays_unknown_where_the_wire_does_not_tell(rows: dict[str, Row]) -> None:
+    """gemini-cli's subagent asked, and nothing in its requests says that it was one."""
+    assert rows["gemini"]["wire"]["by_agent"] is None
+    assert rows["gemini"]["tool_calls"]["invoke_agent"] == 1
+
+
 @pytest.mark.parametrize(("arm", "children"), [("claude", 3), ("codex", 1), ("opencode", 1)])
 def test_subagents_and_child_sessions_are_told_from_the_main_loop(
-    rows: dict[str, Row], said: dict[str, list[dict[str, Any]]], arm: str, children: int
+    rows: dict[str, Row], said: dict[str, list[dict[str, Any]]], shared_sweep: Sweep, arm: str, children: int
 ) -> None:
     agents = [agent for agent in said[arm] if agent["match"].get("claimed") == "subagent"]
     assert len(agents) == children
     assert rows[arm]["wire"]["by_agent"]["subagent"] == plus(agents)
+    claims = {line["agent_claim"] for line in wire_of(shared_sweep, rows[arm]) if line["kind"] == "request"}
+    assert len(claims - {None}) == children, "each by a name of its own"
 
 
 def test_a_skill_and_three_parallel_tools_are_calls_on_the_wire(rows: dict[str, Row], shared_sweep: Sweep) -> None:
-    trial = hashlib.sha256(rows["claude"]["key"].encode()).hexdigest()[:16]
-    wire = (shared_sweep.out / "trials" / trial / "1" / "wire-work.jsonl").read_text().splitlines()
-    assert max(len(json.loads(line).get("tool_results", ())) for line in wire) == 3, "three tools ran side by side"
+    wire = wire_of(shared_sweep, rows["claude"])
+    assert max(len(line.get("tool_results", ())) for line in wire) == 3, "three tools ran side by side"
     calls = rows["claude"]["tool_calls"]
     assert (calls["Skill"], calls["Agent"], calls["Read"], calls["Edit"]) == (1, 3, 1, 1)
     assert rows["claude"]["reported_usage"][0]["skills_used"] == ["demo"]
@@ -312,6 +341,7 @@ def test_a_broken_stream_and_a_500_in_a_subagent_are_counted_apart(rows: dict[st
     assert wire["by_ending"]["error-status"] == wire["failed_requests"] - 1 > 1
     assert wire["broken_tokens"]["input_tokens"] > 0
     assert "subagent" not in wire["by_agent"], "it was never answered"
+    assert row["reported_usage"][0]["is_error"] is False, "what a subagent meets is no error of the session"
     assert wire["waited_ms"] == 0.0, "a fault that we planned is no provider's trouble"
     assert wire["backed_off_ms"] > 0
     assert row["sweep_paused_s"] == 0.0

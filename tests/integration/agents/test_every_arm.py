@@ -278,7 +278,7 @@ def test_the_arm_without_has_no_trace_of_the_context(trials: Mapping[str, Trial]
         assert "ctags" in trials["baseline"].text(name)
 
 
-@pytest.mark.parametrize("arm", PLUGIN_ARMS)
+@pytest.mark.parametrize("arm", [arm for arm in EVERY if arm_of(arm) in PLUGIN_ARMS])
 def test_the_plugin_was_listed_and_its_skills_were_loaded(trials: Mapping[str, Trial], arm: str) -> None:
     row = trials[arm].row
     phases = [(phase.get("name", "work"), phase["skill"]) for phase in preset_of(arm)["phases"]]
@@ -292,7 +292,7 @@ def test_the_plugin_was_listed_and_its_skills_were_loaded(trials: Mapping[str, T
         assert f"BODY of {skill}" in trials[arm].text(f"transcript-{name}.jsonl")
 
 
-@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm not in PLUGIN_ARMS])
+@pytest.mark.parametrize("arm", [arm for arm in EVERY if arm_of(arm) not in PLUGIN_ARMS])
 def test_no_other_arm_has_a_plugin(trials: Mapping[str, Trial], arm: str) -> None:
     row = trials[arm].row
     assert (row["plugin"], row["plugin_seen"], row["ce_plugin_version"]) == (None, None, None)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -16,8 +15,6 @@ pytestmark = [
 ]
 
 Sweep = Any
-StandIn = Any
-Json = Any
 Row = dict[str, Any]
 Usage = Callable[..., dict[str, int]]
 
@@ -31,11 +28,15 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "unauthorized": ({"kind": "status", "parameter": 401}, "agent-crash"),
     "refused": ({"kind": "status", "parameter": 400}, "agent-crash"),
 }
+BEHIND_A_BLOCK: Final = 2000
+"""Bytes that end behind the first whole block, and inside the next one."""
 SILENCES: Final[dict[str, dict[str, Any]]] = {
     "silent": {"kind": "stall"},
-    "stalled": {"kind": "stall", "parameter": 2000},  # behind a whole block, and inside the next one
+    "stalled": {"kind": "stall", "parameter": BEHIND_A_BLOCK},
 }
 SILENCE_S: Final = 40.0
+ERRORS: Final = ("error-once", "error-stays")
+"""An error in the stream, behind a whole block: of one reply, and of each."""
 LONG: Final = "Never. " * 500
 """Longer than what comes of a reply that is cut off, whether it is streamed or not."""
 MEND: Final = "sed -i 's/a - b/a + b/' calc.py"
@@ -73,23 +74,26 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[str, Row]:
     """The one row of each fault: work first, then a fault that stays."""
     faults = {name: fault for name, (fault, _) in FAULTS.items()} | SILENCES
     work = {"text": "Looking.", "calls": [bash("ls")], "usage": usage(1)}
-    met = {name: {"text": LONG} for name in faults} | {"stalled": {"calls": [bash(MEND), bash(f": {LONG}")]}}
-    agents = [
-        {
-            "name": name,
-            "match": {"prompt_contains": prompt_of(name)},
-            "turns": [work, {**met[name], "usage": usage(2), "fault": {**fault, "times": 0}}],
-        }
-        for name, fault in faults.items()
+    mend = {"calls": [bash(MEND), bash(f": {LONG}")], "usage": usage(2)}
+    met = {name: {"text": LONG, "usage": usage(2)} for name in faults} | {"stalled": mend}
+    turns = {name: [work, {**met[name], "fault": {**fault, "times": 0}}] for name, fault in faults.items()}
+    once, stays = ({"after_bytes": BEHIND_A_BLOCK, "times": times} for times in (1, 0))
+    turns["error-once"] = [work, {**mend, "error_event": once}, {"text": "Done.", "usage": usage(3)}]
+    turns["error-stays"] = [
+        work,
+        *({**said, "error_event": stays} for said in (mend, {"text": LONG, "usage": usage(2)})),
     ]
-    write_tasks(shared_sweep, list(faults))
+    agents = [
+        {"name": name, "match": {"prompt_contains": prompt_of(name)}, "turns": each} for name, each in turns.items()
+    ]
+    write_tasks(shared_sweep, list(turns))
     silences = silences_of(shared_sweep)
     options = ("--runs", 1, "--outage-streak", 0, "--workers", 2, "--script", shared_sweep.write_script(agents))
     with silences.start(*options, "--only", ",".join(SILENCES), "--timeout", SILENCE_S, agent="claude-code") as waiting:
-        done = shared_sweep.run(*options, "--only", ",".join(FAULTS), "--timeout", 600, agent="claude-code")
+        done = shared_sweep.run(*options, "--only", ",".join((*FAULTS, *ERRORS)), "--timeout", 600, agent="claude-code")
         _, said = waiting.communicate(timeout=550)
     found = {row["task"]: row for row in [*shared_sweep.rows, *silences.rows]}
-    assert found.keys() == faults.keys(), done.stderr + said
+    assert found.keys() == turns.keys(), done.stderr + said
     return found
 
 
@@ -131,66 +135,29 @@ def test_what_a_stalled_reply_said_of_its_cost_is_a_lower_bound(
     assert [(call["name"], call["is_partial"]) for call in stalled["tool_calls"]] == [("Bash", False), ("Bash", True)]
 
 
-def events(blocks: list[Json], *, usage: Json, output: int | None) -> bytes:
-    """A stream of the Messages API; without `output` it ends in an error instead of its end."""
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
-    found: list[Json] = [{"type": "message_start", "message": {**message, "usage": {**usage, "output_tokens": 1}}}]
-    for index, block in enumerate(blocks):
-        is_call = block["type"] == "tool_use"
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])} if is_call else None
-        begun = {**block, "input": {}} if is_call else {"type": "text", "text": ""}
-        found += [
-            {"type": "content_block_start", "index": index, "content_block": begun},
-            {
-                "type": "content_block_delta",
-                "index": index,
-                "delta": delta or {"type": "text_delta", "text": block["text"]},
-            },
-            {"type": "content_block_stop", "index": index},
-        ]
-    if output is None:
-        found.append({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
-    else:
-        stop = {"stop_reason": "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn", "stop_sequence": None}
-        found.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": output}})
-        found.append({"type": "message_stop"})
-    return b"".join(b"event: %s\ndata: %s\n\n" % (each["type"].encode(), json.dumps(each).encode()) for each in found)
+def test_an_error_behind_a_finished_block_ends_what_it_lasts_through(
+    rows: dict[str, Row], usage: Usage, shared_sweep: Sweep
+) -> None:
+    """The block's tool runs all the same, and the next request goes on; in the middle of a text it asks for one piece.
 
-
-def test_an_error_behind_a_finished_block_ends_what_it_lasts_through(sweep: Sweep, stand_in: StandIn) -> None:
-    """The block's tool runs all the same; what the reply said of its cost is a lower bound."""
-    write_tasks(sweep, ["once", "stays"])
-    asked: Counter[str] = Counter()
-    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": MEND}}
-    mend, done = [{"type": "text", "text": "Looking."}, call], [{"type": "text", "text": "Done."}]
-
-    def answer(_method: str, body: Json) -> tuple[int, dict[str, str], bytes]:
-        task = "once" if prompt_of("once") in json.dumps(body["messages"]) else "stays"
-        asked[task] += 1
-        has_called = any(message["role"] == "assistant" for message in body["messages"])
-        output = 7 if task == "once" and asked[task] > 1 else None
-        usage = {"input_tokens": 100 * asked[task], "cache_read_input_tokens": 10, "cache_creation_input_tokens": 0}
-        head = {"content-type": "text/event-stream"}
-        return 200, head, events(done if has_called else mend, usage=usage, output=output)
-
-    stand_in.answer = answer
-    options = ("--runs", 1, "--outage-streak", 0, "--workers", 2, "--timeout", 300)
-    said = sweep.run(*options, "--key-env", "ANTHROPIC_API_KEY", "--base-url", stand_in.url, agent="claude-code")
-    once, stays = sorted(sweep.rows, key=lambda row: str(row["task"]))
-    assert (once["error_kind"], once["resolved"]) == (None, True), said.stderr
+    What the reply said of its cost is a lower bound.
+    """
+    once, stays = (rows[name] for name in ERRORS)
+    assert (once["error_kind"], once["resolved"]) == (None, True), once["error_detail"]
     assert stays["error_kind"] == "session-error", stays["error_detail"]
-    assert "error in the stream: Overloaded" in stays["error_detail"]
+    assert "the provider failed: status 529" in stays["error_detail"]
     assert [row["diff_files"] for row in (once, stays)] == [1, 1], "what was called before the error was done"
-    assert [row["wire"]["by_ending"] for row in (once, stays)] == [
-        {"error-event": 1, "answered": 1},
-        {"error-event": asked["stays"]},
-    ]
-    assert asked["stays"] > 2, "it was tried again"
-    assert (once["input_tokens"], once["output_tokens"]) == (200, 7), "the reply that came to its end, and no other"
-    for row, tries in ((once, 1), (stays, asked["stays"])):
-        broken = [each for each in wire_of(sweep, row) if each["ending"] == "error-event"]
+    assert once["wire"]["by_ending"] == {"error-event": 1, "answered": 2}
+    by_ending = stays["wire"]["by_ending"]
+    assert (by_ending["error-event"], by_ending["answered"], by_ending["error-status"] > 1) == (2, 1, True)
+    told = usage(1)["uncached_input"], usage(1)["output"]
+    after = usage(3)["uncached_input"], usage(3)["output"]
+    assert (once["input_tokens"], once["output_tokens"]) == tuple(map(sum, zip(told, after, strict=True)))
+    assert (stays["input_tokens"], stays["output_tokens"]) == told
+    for row, tries in ((once, 1), (stays, 2)):
+        broken = [each for each in wire_of(shared_sweep, row) if each["ending"] == "error-event"]
         assert [(each["error_kind"], each["usage"]["is_lower_bound"], each["usage_problem"]) for each in broken] == [
             ("overloaded_error", True, "the reply broke off")
         ] * tries
         tokens = row["wire"]["broken_tokens"]
-        assert (tokens["input_tokens"], tokens["output_tokens"]) == (100 * sum(range(tries + 1)), tries)
+        assert (tokens["input_tokens"], tokens["output_tokens"]) == (usage(2)["uncached_input"] * tries, tries)

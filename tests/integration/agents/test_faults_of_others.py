@@ -3,8 +3,11 @@
 Each tries again in its own way, or takes what it got for the end; what the wire shows decides all the same.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -28,9 +31,19 @@ AGENTS: Final = {
 FAULTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "closed-in-the-middle": ({"kind": "truncate_reply", "parameter": 600}, "session-error"),
     "rate-limited": ({"kind": "status", "parameter": 429, "retry_after_s": 1}, "session-error"),
+    "overloaded": ({"kind": "status", "parameter": 529, "retry_after_s": 1}, "session-error"),
+    "reset": ({"kind": "rst_reply"}, "session-error"),
     "unauthorized": ({"kind": "status", "parameter": 401}, "agent-crash"),
 }
-LONG: Final = "Never. " * 500
+SILENCES: Final[dict[str, dict[str, Any]]] = {
+    "silent": {"kind": "stall"},
+    "stalled": {"kind": "stall", "parameter": 600},
+}
+SILENCE_S: Final = 150.0
+"""For the slowest of them to start on a machine that is busy with all of the others; then nothing happens any more."""
+LONG: Final = " ".join(map(str, range(900)))
+REPETITIVE: Final = "Never. " * 500
+"""Which gemini-cli leaves by itself, asks for once more, and takes for the model's end."""
 LOOK: Final = [
     {"tool": "exec_command", "input": {"cmd": "ls"}, "only": ["openai-responses"]},
     {"tool": "bash", "input": {"command": "ls", "description": "look"}, "only": ["openai-chat"]},
@@ -42,33 +55,65 @@ def prompt_of(fault: str) -> str:
     return f"FAULT-{fault.upper()}."
 
 
+def whole_of(agent: str, usage: Usage) -> list[dict[str, int]]:
+    """What the replies cost that came to their end: the one before the fault, and a title."""
+    return [usage(1), *([usage(90)] if agent == "opencode" else [])]
+
+
+def silences_of(sweep: Sweep, agent: str) -> Sweep:
+    """The sweep of one agent that waits for its limit while those of the others do, and the faults are played."""
+    return replace(sweep, out=sweep.root / f"silences-{agent}")
+
+
 @pytest.fixture(scope="module")
 def rows(shared_sweep: Sweep, usage: Usage) -> dict[tuple[str, str], Row]:
-    """The row of each agent and fault, all of one sweep: work first, then a fault that stays."""
+    """The row of each agent and fault: work first, then a fault that stays."""
     path = shared_sweep.root / "tasks.yaml"
     (task,) = json.loads(path.read_text())["tasks"]
-    tasks = [{**task, "id": fault, "prompt": prompt_of(fault)} for fault in FAULTS]
-    path.write_text(json.dumps({"tasks": tasks}))
+    faults = {name: fault for name, (fault, _) in FAULTS.items()} | SILENCES
+    path.write_text(json.dumps({"tasks": [{**task, "id": name, "prompt": prompt_of(name)} for name in faults]}))
     work = {"text": "Looking.", "calls": LOOK, "usage": usage(1)}
     conversations = [
         {
             "name": name,
             "match": {"prompt_contains": prompt_of(name)},
-            "turns": [work, {"text": LONG, "usage": usage(2), "fault": {**fault, "times": 0}}],
-            "beyond": "repeat",  # gemini-cli puts more into the conversation when it tries again
+            "turns": [
+                work,
+                {
+                    "text": REPETITIVE if name == "closed-in-the-middle" else LONG,
+                    "usage": usage(2),
+                    "fault": {**fault, "times": 0},
+                },
+            ],
+            "beyond": "repeat",  # gemini-cli puts more into the conversation when it asks again
         }
-        for name, (fault, _) in FAULTS.items()
+        for name, fault in faults.items()
     ]
     title = {"name": "title", "match": {"tools": "none"}, "turns": [{"text": "A title", "usage": usage(90)}]}
     script = shared_sweep.write_script([title, *conversations])
-    arms = {
-        agent: {"phases": [{"prompt": "{task}"}], "agent": agent, "model": model} for agent, model in AGENTS.items()
-    }
-    options = ("--runs", 1, "--workers", len(FAULTS), "--timeout", 500, "--outage-streak", 0, "--script", script)
-    done = shared_sweep.run(*options, "--arms-file", shared_sweep.write_arms(arms), arms=",".join(AGENTS))
-    found = {(row["arm"], row["task"]): row for row in shared_sweep.rows}
-    assert found.keys() == {(agent, fault) for agent in AGENTS for fault in FAULTS}, done.stderr
+    arms = shared_sweep.write_arms(
+        {agent: {"phases": [{"prompt": "{task}"}], "agent": agent, "model": model} for agent, model in AGENTS.items()}
+    )
+    options = ("--runs", 1, "--outage-streak", 0, "--script", script, "--arms-file", arms)
+    silent = ("--workers", len(SILENCES), "--only", ",".join(SILENCES), "--timeout", SILENCE_S)
+    played = ("--workers", 4, "--only", ",".join(FAULTS), "--timeout", 500)
+    with ExitStack() as stack:
+        started = [silences_of(shared_sweep, agent).start(*options, *silent, arms=agent) for agent in AGENTS]
+        started.append(shared_sweep.start(*options, *played, arms=",".join(AGENTS)))
+        for process in started:
+            stack.enter_context(process)
+        said = [process.communicate(timeout=1100)[1] for process in started]
+    sweeps = [shared_sweep, *(silences_of(shared_sweep, agent) for agent in AGENTS)]
+    found = {(row["arm"], row["task"]): row for sweep in sweeps for row in sweep.rows}
+    assert found.keys() == {(agent, fault) for agent in AGENTS for fault in faults}, said
     return found
+
+
+def wire_of(sweep: Sweep, row: Row) -> list[Row]:
+    """The requests of an attempt, in the order of their ends."""
+    trial = hashlib.sha256(row["key"].encode()).hexdigest()[:16]
+    lines = (sweep.out / "trials" / trial / "1" / "wire-work.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["kind"] == "request"]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -78,10 +123,36 @@ def test_a_fault_has_its_ending_whatever_the_cli_makes_of_it(
 ) -> None:
     row, (_, kind) = rows[agent, fault], FAULTS[fault]
     assert (row["error_kind"], row["resolved"]) == (kind, False), row["error_detail"]
-    whole = [usage(1), *([usage(90)] if agent == "opencode" else [])]
+    whole = whole_of(agent, usage)
     assert row["input_tokens"] == sum(each["uncached_input"] for each in whole)
     assert row["output_tokens"] == sum(each["output"] for each in whole)
     assert row["wire"]["failed_requests"] == row["wire"]["requests"] - len(whole) > 0
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("fault", SILENCES)
+def test_silence_lasts_until_the_sessions_time_is_over(
+    rows: dict[tuple[str, str], Row], usage: Usage, shared_sweep: Sweep, agent: str, fault: str
+) -> None:
+    row, whole = rows[agent, fault], whole_of(agent, usage)
+    assert (row["error_kind"], row["resolved"]) == ("agent-timeout", False), row["error_detail"]
+    assert row["input_tokens"] == sum(each["uncached_input"] for each in whole)
+    waited = [each for each in wire_of(silences_of(shared_sweep, agent), row) if each["ending"] == "client-gone"]
+    assert row["wire"]["by_ending"] == {"answered": len(whole), "client-gone": len(waited)}
+    assert {(each["fault"], each["fault_fired"]) for each in waited} == {("stall", True)}
+    assert len(waited) == 1 or agent == "gemini-cli", "which asks again after a minute"
+    if fault == "stalled":
+        assert row["wire"]["broken_is_lower_bound"] is True, "what it had said by then may have cost something"
+
+
+def test_the_tries_of_codex_multiply(rows: dict[tuple[str, str], Row]) -> None:
+    """A request and a stream are tried three times each; a 429 by its requests alone."""
+    tries = {
+        fault: rows["codex", fault]["wire"]["failed_requests"] for fault in ("overloaded", "reset", "rate-limited")
+    }
+    assert tries == {"overloaded": 9, "reset": 9, "rate-limited": 3}
+    (reported,) = rows["codex", "overloaded"]["reported_usage"]
+    assert (reported["usage"], reported["is_error"]) == (None, True)
 
 
 def test_an_end_that_is_none_is_not_believed(rows: dict[tuple[str, str], Row]) -> None:

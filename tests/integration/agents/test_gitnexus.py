@@ -34,11 +34,13 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[str, Row]:
     (repository / "uses.py").write_text("from calc import add\n\n\ndef twice(a):\n    return add(a, a)\n")
     (repository / ".gitnexusignore").write_text("uses.py\n")
     (repository / ".gitnexusrc").write_text("no JSON")
+    (repository / ".gitnexus").mkdir()
+    (repository / ".gitnexus" / "meta.json").write_text("the index of somebody else")
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     for words in (("add", "-A"), ("-c", "user.name=t", "-c", "user.email=t@example.invalid", "commit", "-qm", "more")):
         subprocess.run(["git", *words], cwd=repository, env=env, check=True)
     tasks = json.loads((shared_sweep.root / "tasks.yaml").read_text())
-    tasks["tasks"][0]["hidden"] = ["answers"]
+    tasks["tasks"][0]["hidden"] = ["answers", *GitNexus.settings]
     (shared_sweep.root / "tasks.yaml").write_text(json.dumps(tasks))
 
     def tool(tool_name: str, /, **given: object) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def rows(shared_sweep: Sweep, usage: Usage) -> dict[str, Row]:
         tool("mcp__gitnexus__context", name="the_hidden_answer"),
         tool("mcp__gitnexus__impact", target="points_at_it", direction="upstream"),
     ]
-    mend = {"calls": [tool("Bash", command=MEND)], "usage": usage(2)}
+    mend = {"calls": [tool("Bash", command=MEND), tool("Bash", command="ls -A")], "usage": usage(2)}
     done = {"text": "Done.", "usage": usage(3)}
     script = shared_sweep.write_script(
         [
@@ -79,7 +81,9 @@ def test_both_arms_do_their_work(rows: dict[str, Row], arm: str) -> None:
     assert (rows[arm]["resolved"], rows[arm]["error_kind"]) == (True, None), rows[arm]["error_detail"]
 
 
-def test_the_answers_come_from_the_tree_whatever_it_says_of_gitnexus(rows: dict[str, Row], shared_sweep: Sweep) -> None:
+def test_the_answers_come_from_the_tree_whatever_was_committed_of_gitnexus(
+    rows: dict[str, Row], shared_sweep: Sweep
+) -> None:
     transcript = text_of(shared_sweep, rows["asks"], "transcript-work.jsonl")
     assert "Function:uses.py:twice" in transcript, "it calls what was asked about, and is ignored by a file of the tree"
     (seen,) = rows["asks"]["context_sessions"]
@@ -97,7 +101,7 @@ def test_what_the_task_hides_and_what_names_it_is_not_in_the_graph(rows: dict[st
     transcript = text_of(shared_sweep, rows["asks"], "transcript-work.jsonl")
     assert "solution.py" not in transcript
     assert "Function:notes.py" not in transcript
-    assert rows["asks"]["context_index"]["withheld"] == [".gitnexusignore", ".gitnexusrc", "notes.py"]
+    assert rows["asks"]["context_index"]["withheld"] == ["notes.py"]
 
 
 def test_the_row_says_which_graph_it_was(rows: dict[str, Row]) -> None:
@@ -113,7 +117,10 @@ def test_the_arm_without_has_no_trace_of_it(rows: dict[str, Row], shared_sweep: 
     row = rows["baseline_nomcp"]
     assert (row["context"], row["context_index"], row["context_sessions"]) == (None, None, [])
     assert row["sanitized_graph_snapshot_digest"] is None
-    assert "mcp__" not in text_of(shared_sweep, row, "transcript-work.jsonl")
+    transcript = text_of(shared_sweep, row, "transcript-work.jsonl")
+    assert "uses.py" in transcript, "it looked at all of the tree"
+    assert "gitnexus" not in transcript
+    assert "mcp__" not in transcript
     wire = text_of(shared_sweep, row, "wire-work.jsonl")
     offered = {name for line in wire.splitlines() for name in json.loads(line).get("tools", ())}
     assert "Bash" in offered

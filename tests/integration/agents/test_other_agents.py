@@ -14,22 +14,21 @@ Usage = Callable[..., dict[str, int]]
 
 needs_codex = pytest.mark.needs("codex")
 
-DOWN = {"kind": "status", "parameter": 500, "times": 0}
-
 
 def call(tool: str, namespace: str | None = None, **given: object) -> dict[str, Any]:
     return {"tool": tool, "input": given} | ({"namespace": namespace} if namespace else {})
 
 
 @needs_codex
-def test_codex_gives_up_on_a_provider_that_stays_down_and_names_no_status(drive: Drive, usage: Usage) -> None:
-    turns = [{"calls": [call("exec_command", cmd="ls")], "usage": usage(1)}, {"text": "never", "fault": DOWN}]
+def test_codex_takes_an_error_in_the_stream_for_the_last_word_and_names_no_status(drive: Drive, usage: Usage) -> None:
+    error = {"after_bytes": 600, "times": 0}
+    turns = [{"calls": [call("exec_command", cmd="ls")], "usage": usage(1)}, {"text": "never", "error_event": error}]
     session = drive("codex", [{"name": "main", "turns": turns}])
     assert session.result.returncode == 1
-    assert session.closed.totals.failed_requests == 9, "request and stream retries multiply"
+    assert session.closed.totals.by_ending == {"answered": 1, "error-event": 1}, "it does not ask again"
     assert (session.report.is_error, session.report.error_status, session.report.ending) == (True, None, "turn.failed")
     assert session.report.usage is None
-    assert session.closed.provider_fault is not None
+    assert session.closed.provider_fault == "error in the stream: planned fault: error_event"
 
 
 @needs_codex

@@ -55,6 +55,7 @@ def test_a_resolved_trial_is_counted_on_the_wire(trial: RunTrial) -> None:
     assert row["wire"]["requests"] == 2
     assert row["integrity_flags"] == []
     assert row["tool_calls"] == {"Bash": 1}
+    assert (row["limits_enforced"]["disk"], row["limits_enforced"]["inodes"]) == ("watchdog", "watchdog"), "a copy"
     names = {path.name for path in row["directory"].iterdir()}
     assert names == {"wire-work.jsonl", "transcript-work.jsonl", "change.tar", "change.patch", "judgement-whole.json"}
 
@@ -192,12 +193,19 @@ def test_copies_and_dependencies_are_there_and_no_part_of_the_change(trial: RunT
     (lib / "dep.py").write_text("X = 1\n")
     (lib / "again.py").symlink_to("dep.py")
     (world / "repo" / "build" / "settings").write_text("s\n")
-    look = "test -f vendor/again.py && ! echo > vendor/new && grep -q s build/settings"
+    packages = world / "repo" / "build" / "node_modules"
+    packages.mkdir()
+    (packages / "package.js").write_text("1\n")
+    vite = 'test -z "$(ls node_modules/.vite-temp)" && echo > node_modules/.vite-temp/x && ! echo > node_modules/x'
+    look = f"test -f vendor/again.py && ! echo > vendor/new && grep -q s build/settings && {vite}"
     row = trial(
         [bash(f"{look} && {MEND}"), DONE],
         sandbox_copy=["build/settings"],
-        sandbox_dependencies=[{"source": "build/lib", "target": "vendor"}],
-        verify="python3 -c 'import sys; sys.path.insert(0, \"vendor\"); import dep, calc'",
+        sandbox_dependencies=[
+            {"source": "build/lib", "target": "vendor"},
+            {"source": "build/node_modules", "target": "node_modules"},
+        ],
+        verify=f"{vite} && python3 -c 'import sys; sys.path.insert(0, \"vendor\"); import dep, calc'",
     )
     assert of(row, "resolved", "error_kind", "diff_files") == (True, None, 1), row["verify_output"]
 

@@ -1,7 +1,7 @@
 """A limit that this host cannot enforce is refused before anything is made, or allowed by name and never promoted.
 
 The host is a kernel that says of itself that it is 2.6 (its personality UNAME26), and a user without rights: there
-processes are not counted a user namespace, and no uid of a slot's own is there to count them by.
+processes are not counted a user namespace, no uid of a slot's own is there to count them by, and no control group.
 """
 
 import json
@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600), pytes
 
 OLD_HOST: Final = (
     *("setarch", "--uname-2.6"),
-    *("bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", "1000", "--gid", "1000", "--"),
+    *("bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", "1000", "--gid", "1000"),
+    *("--tmpfs", "/sys/fs/cgroup", "--"),
 )
 MODEL: Final = "claude-sonnet-4-5"
 Done = subprocess.CompletedProcess[str]
@@ -69,6 +70,7 @@ def test_an_allowed_one_stands_in_each_row_and_its_rows_never_promote(example: P
     assert [row["error_kind"] for row in rows] == [None, None], done.stderr
     for row in rows:
         assert set(row["limits_enforced"]) == {"memory", "cpu", "disk", "inodes", "files", "output", "wall"}
+        assert "(no memory cgroup: " in row["limits_enforced"]["memory"]
         assert (row["sandboxed"], row["sandbox_backend"]) == (True, "bubblewrap")
     assert json.loads((out / "sweep.json").read_text())["options"]["allow_unenforced"] == ["processes"]
     code, said = gate_of(out)

@@ -275,7 +275,8 @@ class Scene:
 
     def open(self, **changes: "Json") -> Trial:
         number = len(self.trials) + 1
-        ledger = self.tmp / f"{number}.wire.jsonl"
+        ledger = self.tmp / f"attempt{number}" / "wire.jsonl"
+        ledger.parent.mkdir()
         script = changes.pop("script_text", None)
         if script is not None:
             path = self.tmp / f"{number}.yaml"

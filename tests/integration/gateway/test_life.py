@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -14,8 +15,15 @@ from typing import Any
 import pytest
 
 from fairtrial.errors import FairtrialError, UsageError
-from fairtrial.gateway.client import GatewayGoneError, GatewayProcess, OpenTrial, ask_status
-from fairtrial.gateway.control import TrialOpening, render_message
+from fairtrial.gateway.client import GatewayGoneError, GatewayProcess, OpenTrial, ask_status, release_directory
+from fairtrial.gateway.control import (
+    DirectoryReleased,
+    DirectoryReleasing,
+    TrialOpened,
+    TrialOpening,
+    parse_message,
+    render_message,
+)
 from fairtrial.gateway.ledger import Ending, read_ledger
 from fairtrial.gateway.settings import GatewaySettings, render_settings
 
@@ -100,13 +108,38 @@ def test_its_death_is_seen_by_the_worker_and_is_a_void_cause(
 
 
 def test_a_dead_workers_trial_is_closed(scene: Scene, eventually: Eventually) -> None:
+    directory = scene.tmp / "attempt"
+    directory.mkdir()
+    opening = TrialOpening(trial="t", ledger=str(directory / "wire.jsonl"), models=(), dialects=(), upstream="up")
+    with socket.socket(socket.AF_UNIX) as worker:
+        worker.connect(str(scene.control))
+        worker.sendall(render_message(opening))
+        opened = parse_message(worker.recv(1000).rstrip())
+        assert isinstance(opened, TrialOpened)
+        assert Path(opened.socket).is_socket()
+    eventually(lambda: not Path(opened.directory).exists())  # the connection ended without a word
+
+
+def test_an_attempts_files_are_released_only_when_nothing_writes_there_and_then_for_good(scene: Scene) -> None:
     trial = scene.open()
-    directory = Path(trial.open.opened.directory)
-    n_open = ask_status(scene.control).trials
+    with socket.socket(socket.AF_UNIX) as sweep:
+        sweep.connect(str(scene.control))
+        sweep.sendall(render_message(DirectoryReleasing(directory=str(trial.ledger.parent))))
+        for _ in range(3):
+            ask_status(scene.control)  # it goes on serving others
+        assert not select.select([sweep], [], [], 0)[0], "the trial is still open"
+        trial.open.close()
+        assert parse_message(sweep.recv(1000).rstrip()) == DirectoryReleased()
+    with pytest.raises(UsageError, match="given up"):
+        OpenTrial(scene.control, TrialOpening(trial="late", ledger=str(trial.ledger), models=(), dialects=()))
+    release_directory(scene.control, scene.tmp / "never")  # where nothing was written there is nothing to wait for
+
+
+def test_leaving_an_open_trial_ends_what_is_written_for_it(scene: Scene) -> None:
+    trial = scene.open()
     with trial.open:
-        pass  # the connection ends without a word
-    eventually(lambda: ask_status(scene.control).trials == n_open - 1)
-    eventually(lambda: not directory.exists())
+        pass  # as when the session's host breaks
+    assert not Path(trial.open.opened.directory).exists()
 
 
 def test_a_closed_trials_socket_is_gone_and_its_requests_are_broken_off(

@@ -206,6 +206,28 @@ def test_a_scripts_own_fault_hits_as_many_tries_as_it_says(scene: Scene) -> None
     assert [row.attempt for row in trial.rows] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("after_bytes", [0, 500])
+def test_a_scripts_own_error_ends_a_stream_behind_a_whole_event(scene: Scene, after_bytes: int) -> None:
+    event = f"error_event: {{after_bytes: {after_bytes}, times: 1}}"
+    trial = scene.open(script_text=SCRIPT.replace("usage:", f"{event}\n        usage:"))
+    *before, error, rest = _exchange(trial, stream=True).split(b"\r\n\r\n", 1)[1].split(b"\n\n")
+    assert b'"overloaded_error"' in error
+    assert b"".join(before).count(b"event: ") == len(before)
+    assert (sum(len(each) + 2 for each in before) >= after_bytes, bool(before)) == (True, bool(after_bytes))
+    assert rest.strip(b"\r\n0") == b"", "and nothing after it"
+    assert b"message_stop" in _exchange(trial, stream=True)
+    first, second = trial.wait_rows(2)
+    assert (first.ending, first.status, first.detail) == (Ending.ERROR_EVENT, 200, "planned fault: error_event")
+    assert second.ending is Ending.ANSWERED
+
+
+def test_a_reply_in_one_piece_is_that_error_by_its_status(scene: Scene) -> None:
+    trial = scene.open(script_text=SCRIPT.replace("usage:", "error_event: {kind: rate-limited}\n        usage:"))
+    reply = trial.ask()
+    assert (reply.status, reply.json["error"]["type"]) == (429, "rate_limit_error")
+    assert trial.ask().status == 200
+
+
 def _with_fault(fault: str, *, provider: str = "") -> str:
     return SCRIPT.replace("usage:", f"fault: {fault}\n        usage:") + provider
 

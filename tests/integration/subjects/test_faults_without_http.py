@@ -36,6 +36,10 @@ SSH = {
 # Of git alone: what they do to a connection is the instrument's doing, and that is the same for every tool.
 STREAM_OF_GIT = {"stream_reply_reset": ("complete", "durable"), "stream_delayed": ("complete", "durable")}
 SSH_OF_GIT = {"ssh_delayed": ("complete", "durable")}
+OVER_SSH = [
+    *(pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil")),
+    pytest.param("jj", marks=pytest.mark.needs("jj", "git")),
+]
 OVER_TCP = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil", "oak")]
 
 
@@ -109,9 +113,7 @@ def test_a_cut_of_the_tools_own_protocol_is_told_by_the_forwarder(make_trial: Ma
         assert row["retry_safe"], row["retry_failures"]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil")]
-)
+@pytest.mark.parametrize("name", OVER_SSH)
 def test_a_connection_that_ssh_loses_is_told_by_the_stand_in(make_trial: MakeTrial, name: str) -> None:
     cases = SSH | (SSH_OF_GIT if name == "git" else {})
     _, found = play(make_trial, name, Transport.SSH, *cases)

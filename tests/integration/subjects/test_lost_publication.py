@@ -76,6 +76,8 @@ DOWN = {
     "git version 2.39.5": (128, ClientClaim.REJECTED),
     "Mercurial Distributed SCM (version 6.3.2)": (255, ClientClaim.REJECTED),
     "fossil version 2.21": (0, ClientClaim.PUBLISHED),
+    "oak 0.102.0": (6, ClientClaim.REJECTED),
+    "jj 0.45.1": (1, ClientClaim.REJECTED),
 }
 
 

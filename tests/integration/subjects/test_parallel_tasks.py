@@ -15,10 +15,18 @@ MakeTrial = Callable[..., Any]
 NAMES = ("git", "hg", "fossil", "oak", "jj")
 SUBJECTS = [pytest.param(name, marks=pytest.mark.needs(*({name, "git"} if name == "jj" else {name}))) for name in NAMES]
 
-
+ELSEWHERE = [  # each other transport once, by a tool that is quick over it: hg takes minutes for eight tasks
+    ("git", Transport.FILE, "git"),
+    ("git", Transport.NATIVE, "git"),
+    ("fossil", Transport.SSH, "fossil"),
+    ("jj", Transport.SSH, "jj", "git"),
+]
 CELLS = [
     *(pytest.param(*each.values, Transport.HTTP, marks=each.marks, id=f"{each.values[0]}-http") for each in SUBJECTS),
-    pytest.param("git", Transport.FILE, marks=pytest.mark.needs("git"), id="git-file"),
+    *(
+        pytest.param(name, transport, marks=pytest.mark.needs(*needs), id=f"{name}-{transport}")
+        for name, transport, *needs in ELSEWHERE
+    ),
 ]
 
 

@@ -27,7 +27,7 @@ CELLS = [
     ),
     *(
         pytest.param("jj", transport, marks=pytest.mark.needs("jj", "git"), id=f"jj-{transport}")
-        for transport in (Transport.FILE, Transport.HTTP, Transport.NATIVE)
+        for transport in (Transport.FILE, Transport.HTTP, Transport.NATIVE, Transport.SSH)
     ),
 ]
 # operation: (rows below it or beside it) of one phase, in order, for a warm and for a fresh acquisition

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.bench.assets import manifest_digest, snapshot_digest
 from fairtrial.bench.blobs import BlobLostError, BlobStore
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, task_binding
 from fairtrial.errors import ConfigError
@@ -107,3 +108,33 @@ def test_captured_bytes_that_change_are_lost(write_tasks: WriteTasks, task_text:
     path.unlink()
     with pytest.raises(BlobLostError, match="cannot be read"):
         blobs.read(blob)
+
+
+def test_content_names_and_commit_of_what_is_mounted_and_copied_have_digests_of_their_own(
+    write_tasks: WriteTasks, task_text: str, blobs: BlobStore, world: Path
+) -> None:
+    for name in ("a", "b", "node_modules"):
+        (world / "repo" / name).mkdir()
+        (world / "repo" / name / "f").write_text(name)
+    names = ("sandbox_dependency_content_digest", "sandbox_dependency_manifest_digest")
+
+    def digests(copies: str, target: str) -> tuple[object, ...]:
+        keys = f"sandbox_copy: [{copies}]\n    sandbox_dependencies: [{{source: node_modules, target: {target}}}]"
+        task = bind(write_tasks(task_text.replace("    class:", f"    {keys}\n    class:")), blobs)
+        assert [each.target for each in task.copies] == copies.split(", ")
+        return (*(task_binding(task)[name] for name in names), manifest_digest(task.copies), snapshot_digest(task))
+
+    content, manifest, copied, snapshot = digests("a, b", "node_modules")
+    assert digests("a, b", "node_modules") == (content, manifest, copied, snapshot)
+    moved = digests("a, b", "lib")
+    assert (moved[0], moved[1] == manifest) == (content, False)
+    reordered = digests("b, a", "node_modules")
+    assert (reordered[:2], reordered[3] == snapshot) == ((content, manifest), False)
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    words = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "next"]
+    subprocess.run(words, cwd=world / "repo", env=env, check=True)
+    later = digests("a, b", "node_modules")
+    assert (later[:3], later[3] == snapshot) == ((content, manifest, copied), False)
+    (world / "repo" / "node_modules" / "f").write_text("other")
+    changed = digests("a, b", "node_modules")
+    assert (changed[0] == content, changed[1] == manifest) == (False, False)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fairtrial.bench.budget import budget_left
+from fairtrial.bench.rows import integrity_flags
 from fairtrial.bench.session import Session
 from fairtrial.bench.verdict import end_of_session, evidence_kind
 from fairtrial.evidence.endings import EndingKind
@@ -64,7 +65,7 @@ CLOSED = TrialClosed(
 )
 
 
-def end(
+def session_of(
     *,
     result: dict[str, Any] | None = None,
     closed: dict[str, Any] | None = None,
@@ -72,8 +73,8 @@ def end(
     gone: bool = False,
     late: bool = False,
     rows: Sequence[WireRow] = (),
-) -> EndingKind | None:
-    session = Session(
+) -> Session:
+    return Session(
         phase="work",
         result=replace(RESULT, **(result or {})),
         report=report or Report(ended=True),
@@ -86,7 +87,10 @@ def end(
         environment={},
         undeclared={},
     )
-    ended = end_of_session(session)
+
+
+def end(**seen: Any) -> EndingKind | None:  # noqa: ANN401 - what `session_of` takes
+    ended = end_of_session(session_of(**seen))
     return None if ended is None else ended.kind
 
 
@@ -148,6 +152,57 @@ def test_our_own_gateways_death_is_void_whatever_the_agent_says() -> None:
 
 def test_a_spent_budget_is_the_arms() -> None:
     assert end(closed={"budget_exhausted": BudgetKind.REQUESTS}) is EndingKind.BUDGET_EXHAUSTED
+
+
+def request(n: int, **seen: Any) -> WireRow:  # noqa: ANN401 - any field of a row
+    known: dict[str, Any] = {"ending": Ending.ANSWERED, "dialect": "gemini", "ask": "generate", "n_tools": 1}
+    return WireRow(n=n, trial="t", begun_utc="2026", method="POST", path="/", **{**known, **seen})
+
+
+def test_what_the_gateway_refused_last_is_told_before_all_that_the_cli_prints() -> None:
+    said = replace(NO_OUTPUT, tail=b"Warning: no colours")
+    refused = request(1, ending=Ending.REFUSED, refusal="model", detail="this session may use a; it asked for b")
+    seen = {"result": {"returncode": 1, "stderr": said}}
+    ended = end_of_session(session_of(rows=[refused], **seen))
+    assert ended is not None
+    told = "exit status 1; stderr: Warning: no colours"
+    assert (ended.kind, ended.detail) == (
+        EndingKind.AGENT_CRASH,
+        f"the gateway refused its last request: this session may use a; it asked for b; {told}",
+    )
+    later = end_of_session(session_of(rows=[refused, request(2)], **seen))
+    assert later is not None
+    assert later.detail == told
+    assert end(rows=[refused]) is None
+
+
+@pytest.mark.parametrize(
+    ("effort", "told", "flags"),
+    [
+        ("high", ["HIGH", "high"], []),
+        ("high", ["high", None], ["work: effort"]),
+        ("max", ["high", "high"], ["work: effort"]),
+        (None, ["high", None], []),
+    ],
+)
+def test_an_effort_that_the_model_was_not_told_is_flagged(
+    effort: str | None, told: list[str | None], flags: list[str]
+) -> None:
+    rows = [request(n, effort=each) for n, each in enumerate(told, start=1)]
+    unasked = [
+        request(8, n_tools=0),
+        request(9, agent_claim="sub"),
+        request(10, ending=Ending.REFUSED, refusal="model"),
+    ]
+    assert integrity_flags([session_of(rows=[*rows, *unasked])], effort) == flags
+
+
+def test_success_after_a_reply_that_was_left_is_flagged() -> None:
+    report = Report(ended=True, is_error=False)
+    left = request(2, ending=Ending.CLIENT_GONE)
+    flags = ["work: says success after a reply that it did not wait for"]
+    assert integrity_flags([session_of(rows=[request(1), left], report=report)], None) == flags
+    assert integrity_flags([session_of(rows=[left, request(3)], report=report)], None) == []
 
 
 def test_what_ends_after_its_time_is_out_of_time() -> None:

@@ -27,6 +27,14 @@ def test_the_reference_must_pass_every_time() -> None:
     assert held(bad)[1].startswith("the reference does not pass")
 
 
+def test_a_reference_that_the_check_stops_is_told_with_what_the_check_says() -> None:
+    said = {"authored_tests_passed": False, "authored_test_output": "...\nImportError: no such thing\n\n"}
+    reason = held(row("reference", passed=True, kind="verify-failed") | said)[1]
+    assert reason.endswith("; the check's last line: ImportError: no such thing)")
+    said["authored_test_output"] = ""
+    assert held(row("reference", passed=True, kind="verify-failed") | said)[1].endswith("(verify-failed: None)")
+
+
 def test_a_cheat_that_the_check_stops_must_fail_by_the_oracle_too() -> None:
     assert held(row("cheat-x", passed=False, kind="verify-failed"))[0] is Held.HELD
     assert held(row("cheat-x", passed=True, kind="verify-failed"))[0] is Held.FAILED

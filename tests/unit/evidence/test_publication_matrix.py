@@ -49,6 +49,15 @@ def test_an_invalid_run_is_counted_and_says_nothing() -> None:
     assert (nothing.verdict, nothing.retry_safe, nothing.recovery_ms) == ("no evidence", None, None)
 
 
+def test_the_largest_fork_of_any_valid_run_is_shown_and_an_unknown_one_is_not_none() -> None:
+    (line,) = matrix_lines(
+        [[case(fork_heads=[])], [case(fork_heads=["a", "b"])], [case(valid=False, fork_heads=[1] * 3)]]
+    )
+    assert line.fork_heads == 2
+    assert matrix_lines([[case(fork_heads=[])]])[0].fork_heads == 0
+    assert matrix_lines([[case()]])[0].fork_heads is None
+
+
 def test_what_one_run_does_not_know_is_not_known() -> None:
     (line,) = matrix_lines([[case()], [case(server_integrity=None, recovery_bytes=None)]])
     assert (line.server_integrity, line.recovery_bytes) == (None, None)

@@ -109,6 +109,10 @@ def test_totals_add_whole_replies_and_keep_broken_ones_apart() -> None:
     assert totals.unmeasured_requests == 0
 
 
+def test_whose_a_request_is_stays_unknown_where_no_client_says() -> None:
+    assert total_rows([_row(1, dialect="gemini")]).by_agent is None
+
+
 @pytest.mark.parametrize(
     ("ending", "marked"),
     [(Ending.BROKEN, True), (Ending.CLIENT_GONE, True), (Ending.STOPPED, True), (Ending.ERROR_STATUS, False)],

@@ -105,6 +105,23 @@ def test_opencode_tells_a_child_session_by_its_parent(call_of: Callable[..., Cal
     assert (child.session_claim, child.agent_claim, child.parent_claim) == ("s2", "s2", "s1")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("anthropic-messages", {"output_config": {"effort": "high"}}),
+        ("openai-chat", {"reasoning_effort": "high"}),
+        ("openai-responses", {"reasoning": {"effort": "high", "summary": "auto"}}),
+        ("gemini", {"generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}}}),
+    ],
+)
+def test_the_effort_is_read_where_each_api_has_it(
+    name: str, told: dict[str, Any], call_of: Callable[..., Call], body_of: Callable[..., Any]
+) -> None:
+    plain = call_of(name)
+    assert plain.effort is None
+    assert DIALECTS[name].read_request(plain.route, {}, body_of(name) | told).effort == "high"
+
+
 def test_only_a_chat_stream_that_does_not_ask_for_usage_is_changed_and_only_so(body_of: Callable[..., Any]) -> None:
     for name, dialect in DIALECTS.items():
         assert dialect.with_usage_reported(body_of(name)) is None

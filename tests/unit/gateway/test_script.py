@@ -301,6 +301,13 @@ def test_a_turn_whose_cases_cost_differently_has_no_one_sum(write: Callable[[str
         ("schema: script/1\nagents: [{name: a, turns: [{text: b, fault: {kind: statsu}}]}]", "did you mean 'status'?"),
         ("schema: script/1\nagents: [{name: a, turns: [{text: b, fault: {kind: status}}]}]", "fault"),
         (
+            "schema: script/1\nagents: [{name: a, turns: [{error_event: {kind: overlooded}}]}]",
+            "did you mean 'overloaded'?",
+        ),
+        ("schema: script/1\nagents: [{name: a, turns: [{error_event: {after_bytes: -1}}]}]", "after_bytes is 0"),
+        ("schema: script/1\nagents: [{name: a, turns: [{error_event: {times: -1}}]}]", "times is 0"),
+        ("schema: script/1\nagents: [{name: a, turns: [{error_event: {}, fault: {kind: stall}}]}]", "and not both"),
+        (
             "schema: script/1\nagents: [{name: a, match: {prompt_matches: '('}, turns: [{text: b}]}]",
             "no regular expression",
         ),

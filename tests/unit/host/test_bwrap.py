@@ -45,6 +45,11 @@ def test_the_root_and_the_devices_are_closed_last() -> None:
     assert words.index("--bind /a /b") < words.index("--remount-ro /dev") < words.index("--remount-ro / ")
 
 
+def test_what_must_be_written_in_a_read_only_mount_is_memory_over_it() -> None:
+    words = rendered(spec(binds=(Bind(source=Path("/a"), target="/b", scratch=("c",)),)))
+    assert "--ro-bind /a /b --perms 0755 --size 67108864 --tmpfs /b/c " in words
+
+
 def test_a_mask_is_closed_after_what_is_mounted_in_it() -> None:
     mask = Tmpfs(target="/m", size_bytes=4096, access=Access.READ_ONLY)
     words = rendered(spec(tmpfs=(mask,), files=(File(target="/m/f", content=b"x", mode=0o400),)))
@@ -53,8 +58,11 @@ def test_a_mask_is_closed_after_what_is_mounted_in_it() -> None:
 
 
 def test_limits_that_a_process_carries_are_set_inside() -> None:
-    argv = command_argv(spec(limits=Limits(processes=9, files=8)))
+    limits = Limits(processes=9, files=8)
+    argv = command_argv(spec(limits=limits), rlimits_processes=True)
     assert argv == ("/usr/bin/prlimit", "--nproc=9:9", "--nofile=8:8", "--core=0:0", "--", "true")
+    argv = command_argv(spec(limits=limits), rlimits_processes=False)
+    assert argv == ("/usr/bin/prlimit", "--nofile=8:8", "--core=0:0", "--", "true")
 
 
 @pytest.mark.parametrize("changes", [{"argv": ()}, {"uid": 0}, {"gid": 0}, {"cwd": "x"}, {"cwd": "/a/../b"}])

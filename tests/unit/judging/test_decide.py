@@ -118,7 +118,7 @@ def test_a_runner_passes_when_all_expected_tests_ran() -> None:
     ("proved", "words"),
     [
         (counted(2), "2 of 3 expected tests"),
-        (counted(3, n_failed=1), "1 tests failed"),
+        (counted(3, n_failed=1), "1 test failed"),
         (counted(0, n_skipped=3), "0 of 3"),
         (PROVEN, "no report that can be believed"),
         (Proved(Proof.MISSING, None), "did not prove that it finished"),

@@ -1,8 +1,10 @@
 """The truth check as a pure function."""
 
+from dataclasses import replace
+
 import pytest
 
-from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.loop.truth import Expectation, judge_joined, judge_truth
 from fairtrial.model.loop import Reading, Truth
 
 HEAD, OTHER = "a" * 40, "b" * 40
@@ -49,3 +51,16 @@ def test_anything_else_does_not_hold_and_says_why(truth: Truth, sentence: str) -
 def test_without_a_head_recorded_before_publication_nothing_is_proven() -> None:
     unknown = Expectation(branch="work/task-0", head=None, content=b"exact\n")
     assert judge_truth(unknown, Truth(readings=(STORE, WIRE), integrity=True)).holds is None
+
+
+def test_what_was_joined_is_held_by_one_head_alone() -> None:
+    assert judge_joined(EXPECTED, Truth(readings=(STORE, WIRE), integrity=True)) == ()
+    forked = Truth(readings=(STORE, replace(WIRE, beside=(OTHER,))), integrity=True)
+    assert judge_truth(EXPECTED, forked).holds is True
+    assert judge_joined(EXPECTED, forked) == (f"wire: work/task-0 still forks to {OTHER}",)
+    (moved, *_) = judge_joined(EXPECTED, Truth(readings=(replace(STORE, head=OTHER), WIRE), integrity=True))
+    assert moved.startswith("store: work/task-0 is at")
+
+
+def test_without_a_head_nothing_was_joined() -> None:
+    assert judge_joined(replace(EXPECTED, head=None), Truth(readings=(STORE, WIRE), integrity=True))

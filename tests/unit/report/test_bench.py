@@ -131,9 +131,13 @@ def test_where_the_wire_and_the_agent_disagree_both_are_shown() -> None:
             "work: skill acme",
             "work: says success after 529",
             "work: other model",
+            "work: effort",
+            "work: says success after a reply that it did not wait for",
+            "work: plugin was not there",
         ],
         wire={"other_models": ["n"]},
         model="m",
+        effort="max",
         reported_usage=[{"phase": "work", "usage": claim, "cost_usd": 0.5, "skills_used": []}],
         skill_invoked=True,
     )
@@ -142,6 +146,9 @@ def test_where_the_wire_and_the_agent_disagree_both_are_shown() -> None:
     assert "| t | workflow | 2 | work: cost | 10 USD | 0.5 USD |" in markdown
     assert "| work: skill acme | skills proven: True | skills used: \\[\\] |" in markdown
     assert "| a fault of the provider | success |" in markdown
+    assert "| work: effort | told another effort, or none | asked for: max |" in markdown
+    assert "| its last reply had not ended | success |" in markdown
+    assert "| work: plugin was not there | the plugin was not there | nothing of it |" in markdown
     assert "| work: other model | models: \\['n'\\] | asked for: m |" in markdown
     assert "isolation: process): t." in markdown
     assert "| t |  |  |  | abababababab | process |" in markdown

@@ -165,6 +165,22 @@ def test_the_publication_table_stands_only_when_there_are_such_rows() -> None:
     assert "Interrupted publication" not in render_loop_markdown(summarize(*SWEEP))
 
 
+def test_what_nobody_was_meant_to_play_is_listed_as_left_out_and_has_no_table_of_its_own() -> None:
+    skip = {
+        "operation": "agent_task.skipped",
+        "returncode": 77,
+        "skip_reason": "file only",
+        "remote_transport": "native",
+    }
+    rows = summarize(total("git", 0), total("hg", 0, scenario="agent_task_baseline_v1", **skip))
+    for text in (render_loop_markdown(rows), on_terminal(rows, 200)):
+        before, _, left_out = text.partition("file only")[0].rpartition("agent_task_baseline_v1")
+        assert "native" in left_out
+        assert "agent_task_baseline_v1" not in before
+    void = total("hg", 0, scenario="agent_task_baseline_v1", error_kind="harness-error", returncode=1, valid=False)
+    assert "Subjects: agent_task_baseline_v1" in render_loop_markdown(summarize(void))
+
+
 def test_skips_voids_and_failures_are_listed_with_seventy_characters_of_reason() -> None:
     skip = {"operation": "task_loop.skipped", "returncode": 77, "skip_reason": "r" * 100}
     markdown = render_loop_markdown(

@@ -60,11 +60,19 @@ def test_the_matrix_has_claim_wire_server_verdict_and_cost() -> None:
     assert f"| git | {facts} | yes | yes | yes | 1 | 37 | 1485 | 33.0 |" in table
 
 
-def test_a_recovery_that_nobody_tried_is_not_shown_as_one_that_failed() -> None:
-    figures = dict.fromkeys(("recovered", "recovery_calls", "recovery_bytes", "recovery_ms", "recovery_tokens"))
-    text = render_loop_markdown(summary(total("git", "http", **figures)))
-    assert "| not tried |" in text
-    assert "failed" not in text
+def test_the_cost_of_unlike_cases_is_in_the_matrix_alone() -> None:
+    console = Console(width=200, record=True, file=None, force_terminal=False, quiet=False)
+    with console.capture() as capture:
+        render_loop_terminal(summary(total("git", "http"), total("hg", "http")), console)
+    assert "Publication honesty" in capture.get()
+    assert "costs" not in capture.get()
+
+
+def test_a_fork_stands_beside_what_the_server_holds() -> None:
+    forked = summary(total("fossil", "http", verdict="true_success", fork_heads=["a"]))
+    assert "| durable (fork: 1 other head) | true_success |" in render_loop_markdown(forked)
+    assert "(fork: 2 other heads)" in render_loop_markdown(summary(total("fossil", "http", fork_heads=["a", "b"])))
+    assert "fork" not in render_loop_markdown(summary(total("fossil", "http", fork_heads=[])))
 
 
 def test_what_had_to_be_typed_at_the_server_stands_beside_the_recovery_that_failed() -> None:

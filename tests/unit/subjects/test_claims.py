@@ -1,6 +1,7 @@
 """What a tool claims, and when its own words belie its exit status: read from output that was seen, word for word."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,7 @@ def new(name: str) -> Subject:
         ("oak", 0, "", ClientClaim.PUBLISHED),
         ("oak", 6, OAK_SENDING.format("push"), ClientClaim.UNREPORTED),
         ("oak", 6, OAK_SENDING.format("branches/b"), ClientClaim.REJECTED),
+        ("oak", 6, OAK_SENDING.replace("/{}", ""), ClientClaim.REJECTED),
         ("oak", 6, "error: Server error: HTTP 500 Internal Server Error: no\n", ClientClaim.UNREPORTED),
         ("oak", 6, "error: Server error: HTTP 403 Forbidden: no\n", ClientClaim.REJECTED),
         ("oak", 6, "error: Server error: HTTP 429 Too Many Requests: no\n", ClientClaim.UNREPORTED),
@@ -139,12 +141,9 @@ def test_git_and_hg_and_jj_are_believed(make_result: MakeResult, name: str) -> N
         ("hg", "[", None),
         ("hg", '[{"node": "' + "0" * 40 + '"}]', None),
         ("hg", '{"node": 1}', None),
-        (
-            "fossil",
-            "hash:         " + "c" * 40 + " 2026-11-29 16:28:25 UTC\nparent:       " + "d" * 40 + "\n",
-            "c" * 40,
-        ),
-        ("fossil", "cannot resolve name: b\n", None),
+        ("fossil", "c" * 64 + " *LEAF* \n" + "d" * 64 + " *FORK* \n+++ end of timeline (2) +++\n", "c" * 40),
+        ("fossil", "e" * 64 + " *MERGE* *LEAF* \n" + "c" * 64 + " *LEAF* \n", "e" * 40),
+        ("fossil", "+++ end of timeline (0) +++\n", None),
         ("oak", '{"branch":"b","head":"e","current_branch_pushed_head":"f"}', "f"),
         ("oak", '{"branch":"b","head":"e"}', None),
         ("oak", "[]", None),
@@ -162,6 +161,17 @@ def test_the_published_head_is_read_from_what_reconciling_printed(
     place = make_place(subject, Transport.HTTP)
     assert subject.reconcile(place)
     assert subject.reconciled_head(place, make_result(0, stdout)) == head
+
+
+def test_a_fork_of_fossil_is_asked_for_the_leaf_that_the_client_published(
+    make_result: MakeResult, make_place: Callable[[Subject, Transport], Place]
+) -> None:
+    fossil = new("fossil")
+    place = make_place(fossil, Transport.HTTP)
+    told = make_result(0, f"{'e' * 64} *LEAF* \n{'c' * 64} *LEAF* \n{'d' * 64} *FORK* \n")
+    assert fossil.reconciled_head(place, told) == "e" * 40
+    assert fossil.reconciled_head(replace(place, published="c" * 40), told) == "c" * 40
+    assert fossil.reconciled_head(replace(place, published="d" * 40), told) == "e" * 40  # it is no leaf any more
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

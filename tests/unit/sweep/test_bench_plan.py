@@ -3,13 +3,8 @@
 import hashlib
 from dataclasses import replace
 
-import pytest
-
-from fairtrial.bench.index import refuse_brought
-from fairtrial.contexts.gitnexus import GitNexus
-from fairtrial.errors import UsageError
 from fairtrial.model.agent import Tool
-from fairtrial.model.bench import Arm, Asset, IsolationMode, Oracle, Phase, Task, TaskLimits
+from fairtrial.model.bench import Arm, IsolationMode, Oracle, Phase, Task, TaskLimits
 from fairtrial.model.trial import AnySpec, BenchSpec, ModelSource
 from fairtrial.sweep.bench_plan import longest_trial_s, plan_bench
 from fairtrial.sweep.worker import SPEC
@@ -116,19 +111,3 @@ def test_a_spec_survives_the_way_to_a_worker() -> None:
         n_workers=1,
     )
     assert SPEC.validate_json(SPEC.dump_json(spec)) == spec
-
-
-@pytest.mark.parametrize(
-    ("source", "target"), [(".gitnexus", ".gitnexus"), ("a", "b/.gitnexusrc"), (".gitnexus/x", "y")]
-)
-def test_a_task_that_brings_an_index_made_elsewhere_is_refused(source: str, target: str) -> None:
-    """Into every arm's tree, that without a context included."""
-    brought = (Asset(source=source, target=target, digest="d"),)
-    for wrong in (replace(TASKS[1], copies=brought), replace(TASKS[1], dependencies=brought)):
-        with pytest.raises(UsageError, match=r"task b: .*'\.gitnexus(rc)?' belongs to the context gitnexus"):
-            refuse_brought("gitnexus", GitNexus.settings, (TASKS[0], wrong))
-    refuse_brought(
-        "gitnexus",
-        GitNexus.settings,
-        (replace(TASKS[0], copies=(replace(brought[0], source="gitnexus", target="g"),)),),
-    )

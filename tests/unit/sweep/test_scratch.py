@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial.errors import UsageError
-from fairtrial.sweep.scratch import end_earlier, open_scratch
+from fairtrial.errors import HostError, UsageError
+from fairtrial.host.mounts import FileSystem
+from fairtrial.sweep import scratch as scratch_module
+from fairtrial.sweep.scratch import LONGEST_PATH, end_earlier, open_scratch, scratch_base
 
 SWEEP = "loop-20261130T000000Z-abcdef"
 
@@ -35,3 +37,21 @@ def test_the_scratch_directory_of_a_living_sweep_is_refused(tmp_path: Path) -> N
             end_earlier(SWEEP, alive, now=tmp_path / "ft-now")
         assert alive.exists()
     assert not alive.exists()
+
+
+def test_a_place_that_cannot_hold_layers_and_sockets_is_refused_with_the_option(
+    public_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = public_path / ("x" * (LONGEST_PATH - len(str(public_path)) - 1))
+    longer = longest.with_name(f"{longest.name}x")
+    for path in (longest, longer):
+        path.mkdir()
+    (public_path / "file").write_text("")
+    assert scratch_base(longest) == longest
+    for path, words in ((longer, "over 60 bytes"), (public_path / "file", "not a writable directory")):
+        with pytest.raises(HostError, match=rf"{words}; name .* with --scratch DIR"):
+            scratch_base(path)
+    network = FileSystem(type="nfs4", options="rw", is_network=True)
+    monkeypatch.setattr(scratch_module, "filesystem_of", lambda _path: network)
+    with pytest.raises(HostError, match=r"is on nfs4; name a local one with --scratch DIR"):
+        scratch_base(longest)

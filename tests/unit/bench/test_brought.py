@@ -1,0 +1,88 @@
+"""What a task and its tree may not have of a context: an index made elsewhere, and a trace where an arm has none."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fairtrial.bench.arms import Defaults, build_arm, read_arms
+from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.brought import refuse_brought, refuse_traces
+from fairtrial.bench.tasks import bind_task, read_task_file
+from fairtrial.contexts.ctags import Ctags
+from fairtrial.contexts.gitnexus import GitNexus
+from fairtrial.errors import UsageError
+from fairtrial.model.bench import Arm, Asset, Task
+
+pytestmark = pytest.mark.needs("git")
+Bind = Callable[..., Task]
+
+
+@pytest.fixture
+def bind(world: Path, blobs: BlobStore, task_text: str, write_tasks: Callable[[str], Path]) -> Bind:
+    """Commit one more file to the repository; the task on it."""
+
+    def commit(path: str, *, keys: str = "") -> Task:
+        repository = world / "repo"
+        (repository / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / path).write_text("an index")
+        identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+        for words in (("add", "-A"), (*identity, "commit", "-q", "-m", "more")):
+            subprocess.run(["git", *words], cwd=repository, check=True)
+        document, parsed = read_task_file(write_tasks(task_text.replace("    class:", f"{keys}    class:", 1)))
+        return bind_task(document, 0, parsed.tasks[0], blobs)
+
+    return commit
+
+
+@pytest.fixture
+def arms(blobs: BlobStore) -> dict[str, Arm]:
+    """An arm with the context, and one without, by their names."""
+    defaults = Defaults(agent="bash-agent", model="m-1", context="gitnexus")
+    return {name: build_arm(read_arms(None)[name], defaults, blobs) for name in ("baseline", "baseline_nomcp")}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(".gitnexus", ".gitnexus"), ("a", "b/.gitnexusrc"), (".gitnexus/x", "y")]
+)
+def test_a_task_that_brings_an_index_made_elsewhere_is_refused(bind: Bind, source: str, target: str) -> None:
+    """Into every arm's tree, that without a context included."""
+    task, brought = bind("a.py"), (Asset(source=source, target=target, digest="d"),)
+    for wrong in (replace(task, copies=brought), replace(task, dependencies=brought)):
+        with pytest.raises(UsageError, match=r"task mend-add: .*'\.gitnexus(rc)?' belongs to the context gitnexus"):
+            refuse_brought("gitnexus", GitNexus.settings, (task, wrong))
+    harmless = (replace(brought[0], source="gitnexus", target="g"),)
+    refuse_brought("gitnexus", GitNexus.settings, (replace(task, copies=harmless),))
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        (".gitnexus/lbug", ".gitnexus"),
+        ("part/.gitnexus/meta.json", "part/.gitnexus"),
+        (".gitnexusignore", ".gitnexusignore"),
+        ("sch\u00f6n/.gitnexusrc", "sch\\xf6n/.gitnexusrc"),
+    ],
+)
+def test_a_committed_trace_is_refused_where_an_arm_goes_without_the_context(
+    bind: Bind, arms: dict[str, Arm], path: str, place: str
+) -> None:
+    task = bind(path)
+    with pytest.raises(UsageError) as refused:
+        refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
+    assert str(refused.value) == (
+        f"task mend-add: its tree has '{place}', which belongs to the context gitnexus, and arm baseline_nomcp goes"
+        " without that: take it out of the tree (the task's `hidden`)"
+    )
+    refuse_traces("gitnexus", GitNexus.settings, [task], [arms["baseline"]])
+
+
+def test_a_trace_that_is_hidden_or_belongs_to_no_context_of_the_sweep_does_no_harm(
+    bind: Bind, arms: dict[str, Arm]
+) -> None:
+    refuse_traces("gitnexus", GitNexus.settings, [bind("gitnexus/notes.md")], [*arms.values()])
+    task = bind(".gitnexus/lbug", keys="    hidden: [.gitnexus]\n")
+    refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
+    refuse_traces("ctags", Ctags.settings, [replace(task, hidden=())], [*arms.values()])
