@@ -169,7 +169,7 @@ SHARED: Final = """
 import os, time
 held = bytearray(b"x" * (120 << 20))
 is_child = any(os.fork() == 0 for _ in range(4))
-time.sleep(1)
+time.sleep(%d)
 for _ in range(0 if is_child else 4):
     os.wait()
 """
@@ -177,13 +177,13 @@ for _ in range(0 if is_child else 4):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize(("limit_mib", "reached"), [(90, Limit.MEMORY), (300, None)])
+@pytest.mark.parametrize(("limit_mib", "reached", "sleep_s"), [(90, Limit.MEMORY, 60), (300, None, 2)])
 def test_memory_is_watched_as_it_is_used_where_no_group_can_be_made(
-    slot: Slot, enforcement_of: Callable[[Slot], Enforcement], limit_mib: int, reached: Limit | None
+    slot: Slot, enforcement_of: Callable[[Slot], Enforcement], limit_mib: int, reached: Limit | None, sleep_s: int
 ) -> None:
     """What a normal user has in every test above, and root only where there are no memory groups."""
     spec = SandboxSpec(
-        argv=("/usr/bin/python3", "-I", "-S", "-c", SHARED),
+        argv=("/usr/bin/python3", "-I", "-S", "-c", SHARED % sleep_s),
         env={},
         cwd="/",
         limits=Limits(wall_s=60, memory_bytes=limit_mib << 20),

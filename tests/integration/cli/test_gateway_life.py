@@ -2,7 +2,7 @@
 
 import os
 import signal
-import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,18 @@ BUSY = [
 def gateway_below(pid: int) -> int | None:
     """The gateway that a sweep started, by its command line."""
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            if b"gateway" in words:
+        for child in read(task / "children").split():
+            if b"gateway" in read(Path(f"/proc/{int(child)}/cmdline")).split(b"\0"):
                 return int(child)
     return None
+
+
+def read(path: Path) -> bytes:
+    """What a file holds; nothing where its process or thread has ended meanwhile."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def is_alive(pid: int) -> bool:
@@ -39,7 +46,10 @@ def is_alive(pid: int) -> bool:
 
 
 def sockets_below(directory: Path) -> list[Path]:
-    return [path for path in directory.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]
+    """Of what comes and goes while it is looked at; `find` says so and goes on."""
+    argv = ["find", str(directory), "-type", "s"]
+    found = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return [Path(line) for line in found.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -53,11 +63,12 @@ def start_busy(sweep: Sweep, scratch: Path, *more: object) -> Any:  # noqa: ANN4
 
 
 def wait_for_requests(sweep: Sweep, wait_for: WaitFor, n_trials: int) -> None:
-    """Until so many trials are in their second command."""
-    logs = sweep.out.glob
-    wait_for(
-        lambda: sum(log.read_bytes().count(b'"kind":"request"') >= 2 for log in logs("trials/*/1/wire-*")) >= n_trials
-    )
+    """Until so many trials are in their second command at once."""
+
+    def is_busy(log: Path) -> bool:
+        return read(log).count(b'"kind":"request"') >= 2 and not (log.parent / "outcome.json").exists()
+
+    wait_for(lambda: sum(map(is_busy, sweep.out.glob("trials/*/1/wire-*"))) >= n_trials)
 
 
 def test_the_death_of_the_gateway_voids_what_runs_and_the_sweep_can_be_resumed(
@@ -72,14 +83,16 @@ def test_the_death_of_the_gateway_voids_what_runs_and_the_sweep_can_be_resumed(
         _, stderr = process.communicate(timeout=120)
     assert process.returncode == 3, stderr
     assert "the gateway died" in stderr
-    assert {row["error_kind"] for row in sweep.rows} <= {"session-error", "cancelled"}
-    assert [row["error_kind"] for row in sweep.rows].count("session-error") >= 1
-    assert len(sweep.rows) == 2
-    assert not any(row["resolved"] for row in sweep.rows)
+    # On a busy machine the second worker may have begun when the first one had a trial behind it.
+    void = [row for row in sweep.rows if row["error_kind"] is not None]
+    assert {row["error_kind"] for row in void} <= {"session-error", "cancelled"}
+    assert [row["error_kind"] for row in void].count("session-error") >= 1
+    assert not any(row["resolved"] for row in void)
     assert sockets_below(scratch) == []
     done = sweep.resume("--scratch", scratch)
     assert done.returncode == 0, done.stderr
-    assert [row["error_kind"] for row in sweep.rows[2:]] == [None, None, None]
+    assert len(sweep.rows) == len(void) + 3
+    assert len({row["key"] for row in sweep.rows if row["error_kind"] is None}) == 3
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])

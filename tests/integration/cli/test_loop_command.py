@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -130,14 +129,20 @@ def test_an_edited_number_in_a_report_is_named(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_sweep_says_so_and_resume_finishes_it(number: signal.Signals, tmp_path: Path) -> None:
-    out = tmp_path / "r"
-    command = [sys.executable, "-m", "fairtrial", "loop", "--runs", "3", "--out", str(out)]
-    live = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 200
-    while not (out / "results.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.killpg(live.pid, number)
-    _, said = live.communicate(timeout=100)
+    for n_runs in (3, 20):
+        out = tmp_path / f"r{n_runs}"
+        command = [sys.executable, "-m", "fairtrial", "loop", "--runs", str(n_runs), "--out", str(out)]
+        pipe = subprocess.PIPE
+        live = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        deadline = time.monotonic() + 200
+        while not (out / "results.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        live.poll()
+        if live.returncode is None:
+            os.killpg(live.pid, number)
+        _, said = live.communicate(timeout=100)
+        if live.returncode != 0:
+            break  # else the short one was over before the signal came
     assert live.returncode == 128 + number, said
     assert "fairtrial resume" in said
     assert not (out / "seal.json").exists()
@@ -152,10 +157,16 @@ def test_a_worker_that_is_killed_makes_one_interrupted_row_and_the_sweep_goes_on
     command = [sys.executable, "-m", "fairtrial", "loop", "--runs", "3", "--out", str(out)]
     live = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 200
-    while not list(out.glob("trials/*/*/intent.json")) and time.monotonic() < deadline:
+    while not list(out.glob("trials/*/*/intent.json")):
+        assert time.monotonic() < deadline
         time.sleep(0.005)
-    children = Path(f"/proc/{live.pid}/task/{live.pid}/children").read_text().split()
-    os.kill(int(children[0]), signal.SIGKILL)
+    worker = int(Path(f"/proc/{live.pid}/task/{live.pid}/children").read_text().split()[0])
+    os.kill(worker, signal.SIGSTOP)
+    while all((path.parent / "outcome.json").exists() for path in out.glob("trials/*/*/intent.json")):
+        os.kill(worker, signal.SIGCONT)  # it was between two trials: nothing would be interrupted
+        time.sleep(0.02)
+        os.kill(worker, signal.SIGSTOP)
+    os.kill(worker, signal.SIGKILL)
     _, said = live.communicate(timeout=200)
     assert live.returncode == 5, said
     kinds = [row["error_kind"] for row in rows_of(out) if row["final"]]
@@ -274,7 +285,10 @@ def test_resume_removes_the_scratch_of_an_earlier_pass_wherever_it_was(tmp_path:
     while not list(out.glob("trials/*/*/intent.json")) and time.monotonic() < deadline:
         time.sleep(0.01)
     live.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
-    copied = fairtrial("resume", shutil.copytree(out, tmp_path / "copy"))
+    copy = tmp_path / "copy"
+    # Its worker goes on, and what it renames meanwhile is not found: cp says so and copies the rest.
+    subprocess.run(["cp", "-a", str(out), str(copy)], check=False, stderr=subprocess.DEVNULL)
+    copied = fairtrial("resume", copy)
     assert copied.returncode == 2, copied.stderr
     assert f"this is a copy of a directory whose sweep is alive: {first}" in copied.stderr
     assert live.poll() is None

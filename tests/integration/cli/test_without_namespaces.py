@@ -63,7 +63,7 @@ def test_nothing_survives_a_killed_sweep_once_it_is_resumed(victims: str, tmp_pa
     program, worker = list(children_of(sweep.pid))[:2]
     for pid in (program, sweep.pid) if victims == "sweep" else (worker, program, sweep.pid):
         os.kill(pid, signal.SIGKILL)
-    sweep.wait(30)
+    sweep.wait(90)
     (tmp_path / "git.slow").unlink()
     # Without bwrap: a process in a user namespace of its own may not look into another's.
     resume = [sys.executable, "-m", "fairtrial", "resume", str(out), "--scratch", str(scratch)]

@@ -94,8 +94,10 @@ def write(addition: str) -> str:
     )
 
 
-def worker(task: str, words: str, patch: str) -> dict[str, object]:
-    calls = bash(f"git apply <<'PATCH'\n{patch}PATCH\npython3 -m unittest discover -s tests -t . -q")
+def worker(task: str, words: str, patch: str, *, brief_s: int = 0) -> dict[str, object]:
+    work = f"git apply <<'PATCH'\n{patch}PATCH\npython3 -m unittest discover -s tests -t . -q"
+    calls = bash(work)
+    brief = bash(f"{work}; sleep {brief_s}") if brief_s else calls
     return {
         "name": task,
         "match": {"prompt_contains": words},
@@ -104,7 +106,7 @@ def worker(task: str, words: str, patch: str) -> dict[str, object]:
             {
                 "usage": usage(4000),
                 "calls": calls,
-                "cases": [{"when": {"contains": BRIEF}, "usage": usage(1000), "calls": calls}],
+                "cases": [{"when": {"contains": BRIEF}, "usage": usage(1000), "calls": brief}],
             },
             {"usage": usage(50), "text": "Done."},
         ],
@@ -129,11 +131,19 @@ class World:
     def skill(self) -> Path:
         return self.project / SKILL
 
-    def script(self, *proposers: dict[str, object]) -> Path:
-        """Write the script of the model: the work on both tasks, and some proposers."""
+    def script(self, *proposers: dict[str, object], holdout_s: int = 0) -> Path:
+        """Write the script of the model: the work on both tasks, and some proposers.
+
+        A candidate with the brief word takes so long, at least, for the held-out task.
+        """
         work = [
             worker("linear", "by_category and by_month", (self.root / "references/linear.patch").read_text()),
-            worker("amounts", "misreads amounts", (self.root / "references/amounts.patch").read_text()),
+            worker(
+                "amounts",
+                "misreads amounts",
+                (self.root / "references/amounts.patch").read_text(),
+                brief_s=holdout_s,
+            ),
         ]
         path = self.root / "evolve.yaml"
         path.write_text(json.dumps({"schema": "script/1", "agents": [*proposers, *work]}))
@@ -489,7 +499,8 @@ def test_a_kill_inside_a_trial_of_the_final_gate_costs_a_good_candidate_nothing_
     def in_a_trial_of_the_candidate(confirm: Path) -> bool:
         return any("candidate_direct" in path.read_text() for path in confirm.glob("trials/*/1/intent.json"))
 
-    command: list[object] = world.evolve(out, world.script(USELESS), "--initial-overlay", tmp_path / "first")
+    slow = world.script(USELESS, holdout_s=5)  # the kill comes within it, however busy the machine is
+    command: list[object] = world.evolve(out, slow, "--initial-overlay", tmp_path / "first")
     # A kill cuts a trial off, or comes too late for that: then the measurement counts as it is.
     kill_at(lambda: in_a_trial_of_the_candidate(confirm), command)
     kill_at(lambda: in_a_trial_of_the_candidate(confirm.with_name("confirm-1")), ["resume", out, "--json"])

@@ -1,6 +1,7 @@
 """A provider in trouble: the agent sees it, the sweep slows down, nothing is burnt, and faults play it on purpose."""
 
 import http.client
+import select
 import socket
 import threading
 import time
@@ -23,6 +24,9 @@ MakeStream = Any
 MakeAnswer = Callable[..., object]
 Eventually = Callable[..., None]
 
+RETRY_AFTER_S = 3
+"""Longer than a busy machine lets the test stand still between a refusal and the next request."""
+
 ERROR = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 
 
@@ -31,17 +35,27 @@ def test_retry_after_reaches_the_agent_and_holds_every_trial_back(
 ) -> None:
     """B44."""
     first, second = own_scene.open(), own_scene.open()
-    own_provider.then(make_answer(429, ERROR, {"retry-after": "1"}))
+    limited_s: list[float] = []
+    answered_s: list[float] = []
+
+    def answer_noting_when(handler: Handler) -> None:
+        answered_s.append(time.monotonic())
+        make_answer()(handler)
+
+    def limit_noting_when(handler: Handler) -> None:
+        limited_s.append(time.monotonic())
+        make_answer(429, ERROR, {"retry-after": str(RETRY_AFTER_S)})(handler)
+
+    own_provider.then(limit_noting_when, answer_noting_when)
     refused = first.ask()
-    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    assert (refused.status, refused.headers["retry-after"]) == (429, str(RETRY_AFTER_S))
     (status,) = ask_status(own_scene.control).providers
     assert (status.state, status.reason, status.n_limited) == (ProviderState.LIMITED, "status 429", 1)
-    assert 0 < status.retry_in_s <= 1
-    begun_s = time.monotonic()
+    assert 0 < status.retry_in_s <= RETRY_AFTER_S
     assert second.ask().status == 200
-    assert time.monotonic() - begun_s > 0.5
+    assert answered_s[0] - limited_s[0] >= RETRY_AFTER_S
     closed = second.open.close()
-    assert 500 < closed.waited_ms < 5000
+    assert closed.waited_ms > 0
     assert closed.provider_fault is None
     assert first.open.close().provider_fault == "status 429"
     assert ask_status(own_scene.control).providers[0].state is ProviderState.UP
@@ -51,7 +65,8 @@ def test_a_provider_that_is_down_is_said_to_be(
     own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer
 ) -> None:
     trial = own_scene.open()
-    own_provider.then(*[make_answer(529, ERROR), *[make_answer(500, ERROR)] * 3])
+    last = make_answer(500, ERROR, {"retry-after": str(RETRY_AFTER_S)})
+    own_provider.then(make_answer(529, ERROR), *[make_answer(500, ERROR)] * 2, last)
     assert [trial.ask().status for _ in range(4)] == [529, *[500] * 3]
     (status,) = ask_status(own_scene.control).providers
     assert (status.state, status.reason) == (ProviderState.DOWN, "status 500")
@@ -110,15 +125,20 @@ def _fault(kind: FaultKind, parameter: int | None = None, retry_after_s: int | N
     return Fault(match="POST", nth=1, kind=kind, parameter=parameter, retry_after_s=retry_after_s)
 
 
-def _exchange(trial: Trial, *, stream: bool, patience_s: float = 30.0) -> bytes:
-    """All that one request gets, up to the end of its connection or until the client's patience is over."""
+def _exchange(trial: Trial, *, stream: bool, until_stalled: Callable[[bytes], bool] | None = None) -> bytes:
+    """All that one request gets, up to the end of its connection, or to silence after it is stalled."""
     body = b'{"model":"claude-sonnet-4-5","max_tokens":9,"stream":%b,"messages":[]}' % (b"true" if stream else b"false")
     head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-api-key: {trial.token}\r\n"
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(trial.open.opened.socket)
-        client.settimeout(patience_s)
+        client.settimeout(60)
         client.sendall(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
         got = b""
+        while until_stalled is not None and not until_stalled(got):
+            if select.select([client], [], [], 0.01)[0]:
+                got += client.recv(100_000)
+        if until_stalled is not None:
+            client.settimeout(0.5)
         try:
             while data := client.recv(100_000):
                 got += data
@@ -144,8 +164,15 @@ def test_a_planned_fault_breaks_what_it_should_and_says_so(
     scene: Scene, fault: Fault, n_least: int, n_most: int, ends_with: bytes, stream: bool
 ) -> None:
     trial = scene.open(script_text=SCRIPT, faults=(fault,))
-    patience = {"patience_s": 0.5} if ends_with == b"<silence>" else {}
-    got = _exchange(trial, stream=stream, **patience)
+
+    def is_stalled(got: bytes) -> bool:
+        if len(got) < n_least or b'"begun"' not in trial.ledger.read_bytes():
+            return False
+        for _ in range(10):  # with each answer its event loop has turned, and the fault is only turns away
+            ask_status(scene.control)
+        return True
+
+    got = _exchange(trial, stream=stream, until_stalled=is_stalled if ends_with == b"<silence>" else None)
     assert n_least <= len(got) <= n_most
     assert got.endswith(ends_with)
     (row,) = trial.wait_rows(1)
@@ -220,7 +247,7 @@ def test_a_scripts_fault_is_a_test_of_the_agent_and_holds_nobody_back(own_scene:
 
 
 def test_a_script_that_names_a_provider_plays_its_trouble_for_all_that_name_it(own_scene: Scene) -> None:
-    short = LIMITED.replace("60", "1")
+    short = LIMITED.replace("60", str(RETRY_AFTER_S))
     first = own_scene.open(script_text=_with_fault(short, provider="provider: acme"))
     second = own_scene.open(script_text=f"{SCRIPT}provider: acme")
     other = own_scene.open(script_text=f"{SCRIPT}provider: other")
@@ -229,7 +256,7 @@ def test_a_script_that_names_a_provider_plays_its_trouble_for_all_that_name_it(o
     assert (status.upstream, status.state) == ("script:acme", ProviderState.LIMITED)
     assert (other.ask().status, second.ask().status) == (200, 200)
     assert other.open.close().waited_ms == 0.0
-    assert second.open.close().waited_ms > 500
+    assert second.open.close().waited_ms > 0
 
 
 def test_a_scripted_provider_that_is_down_returns_when_it_is_probed(own_scene: Scene, eventually: Eventually) -> None:
@@ -331,7 +358,7 @@ def test_waiting_for_the_provider_is_counted_once_for_overlapping_requests(
     own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer
 ) -> None:
     trial = own_scene.open()
-    own_provider.then(make_answer(429, ERROR, {"retry-after": "1"}))
+    own_provider.then(make_answer(429, ERROR, {"retry-after": str(RETRY_AFTER_S)}))
     trial.ask()
 
     def ask() -> None:
@@ -346,4 +373,4 @@ def test_waiting_for_the_provider_is_counted_once_for_overlapping_requests(
     for thread in threads:
         thread.join()
     took_ms = (time.monotonic() - begun_s) * 1000
-    assert 500 < trial.open.close().waited_ms <= took_ms
+    assert 0 < trial.open.close().waited_ms <= took_ms

@@ -20,10 +20,10 @@ Eventually = Callable[[Callable[[], bool]], None]
 
 @pytest.fixture
 def eventually() -> Eventually:
-    """Wait until a condition holds; fail when it does not within ten seconds."""
+    """Wait until a condition holds; fail when it does not within a minute."""
 
     def wait(condition: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline_s, "the condition never came true"
             threading.Event().wait(0.005)

@@ -46,7 +46,7 @@ def run_worker(script: str, env: Env, isolation: Isolation, user: User) -> str:
         said = b""
         while data := os.read(worker.stdout_fd, 4096):
             said += data
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
     return said.decode()
 
 
@@ -108,7 +108,7 @@ def test_a_worker_with_unread_input_ends_when_its_input_does(
         os.write(worker.stdin_fd, b"never read\n")
         eventually(lambda: len(find_strays(marked[SWEEP_VARIABLE])) == n_processes)
         worker.close_stdin()
-        assert worker.wait(20) == 0
+        assert worker.wait(60) == 0
         assert find_strays(marked[SWEEP_VARIABLE]) == ()
 
 

@@ -109,7 +109,7 @@ def test_nothing_survives_without_a_namespace_when_the_harness_ends(
         if victim == "the harness":
             # The worker gets its parent-death signal at once, which its own clean-up may lose to: the janitor's case.
             os.kill(harness.pid, signal.SIGKILL)
-            harness.wait(10)
+            harness.wait(60)
             janitor = run(
                 [*user.prefix, user.python, "-c", JANITOR, sweep_id],
                 env={k: v for k, v in marked.items() if k != SWEEP_VARIABLE},

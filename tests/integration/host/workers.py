@@ -20,7 +20,7 @@ def harness(isolation: Isolation) -> None:
         sys.stdout.flush()
         sys.stdin.read()
         worker.close_stdin()
-        worker.wait(30)
+        worker.wait(60)
 
 
 def worker() -> None:

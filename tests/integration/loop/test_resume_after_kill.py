@@ -126,11 +126,15 @@ def test_a_sweep_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path: P
             wait_until(sweep_is_gone(sweep), limit_s=fraction(n_kills))
             kill(sweep.pid)
         _, said = sweep.communicate(timeout=60)
-        assert sweep.returncode == -signal.SIGKILL, said
         assert b"Traceback" not in said
+        if sweep.returncode == 0:
+            break  # on a machine so fast nothing is left to kill
+        # 5: only its worker was killed, and it came to its end before we killed it, too.
+        assert sweep.returncode in {-signal.SIGKILL, *([5] if victims == "worker" else [])}, said
         if (results / "sweep.json").exists() and not undisturbed.exists():  # a kill may come before the sweep has begun
             (undisturbed / "trials").mkdir(parents=True)  # the same sweep, of which nothing has been done
             shutil.copy(results / "sweep.json", undisturbed)
+    assert n_kills >= N_KILLS * 3 // 4
     sweep_id = json.loads((results / "sweep.json").read_bytes())["sweep"]
     finished = subprocess.run(resume, check=False, capture_output=True, timeout=900)
     assert finished.returncode == 0, finished.stderr

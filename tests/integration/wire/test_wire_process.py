@@ -88,6 +88,7 @@ def _hold_a_push(scene: Scene, eventually: Eventually) -> tuple[subprocess.Popen
     scene.commit("notes", b"x\n")
     client = subprocess.Popen(["git", "push", "-q", "origin", "main"], cwd=scene.work, stderr=subprocess.DEVNULL)
     eventually((scene.tmp / "reached").exists)
+    eventually(lambda: len(scene.children()) == 1)  # the one before it may still be there to be reaped
     (child,) = scene.children()
     return client, child
 
@@ -117,7 +118,7 @@ def test_the_end_of_input_ends_children_that_are_at_work(make_scene: MakeScene, 
     assert len(_group_of(child)) >= 2
     scene.server.stop()
     assert _group_of(child) == []
-    assert client.wait(30) != 0
+    assert client.wait(90) != 0
     assert scene.tip("main") == before
 
 
@@ -128,7 +129,7 @@ def test_the_end_of_input_ends_a_drain_that_waits(make_scene: MakeScene, eventua
     os.write(scene.server._running.stdin_fd, b'{"do":"drain","timeout_s":600}\n')
     scene.server.stop()
     assert _group_of(child) == []
-    client.wait(30)
+    client.wait(90)
 
 
 def test_children_do_not_outlive_a_server_that_was_killed(make_scene: MakeScene, eventually: Eventually) -> None:
@@ -148,8 +149,9 @@ def test_children_do_not_outlive_a_server_that_was_killed(make_scene: MakeScene,
 
 
 def test_a_server_that_hangs_becomes_an_error_and_never_a_hang(server_env: dict[str, str]) -> None:
-    server = WireServer(answer_timeout_s=1.0)
+    server = WireServer()
     server.start(NOBODY, server_env)
+    server._answer_s = 1.0  # from now on: on a busy machine it takes longer to start
     pid = server.pid
     assert pid is not None
     os.kill(pid, 19)  # SIGSTOP

@@ -60,7 +60,6 @@ def lockable(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_free_lock_is_taken_at_once_and_given_back(lockable: Path) -> None:
     with acquire_lock(lockable, wait_s=0, on_wait=refuse_to_wait) as held:
         assert held.path == lockable
-        assert held.waited_ms < 1000
         assert is_locked(lockable)
         assert not os.get_inheritable(held._fd)
     assert not is_locked(lockable)

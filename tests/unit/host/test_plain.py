@@ -149,10 +149,17 @@ def test_whatever_a_command_makes_of_a_mounts_place_it_ends_as_itself_and_the_ho
 
 
 def test_a_command_that_heeds_term_ends_in_its_grace_and_one_that_does_not_is_killed(slot: Slot, tree: Path) -> None:
-    soft = run("trap 'echo stopping; exit 3' TERM; sleep 60 & wait", slot, tree, limits=Limits(wall_s=0.2, grace_s=20))
+    def run_until_ready(script: str, grace_s: float) -> SandboxResult:
+        for wall_s in (0.2, 4, 40):  # how long a shell needs until its trap is set is the machine's business
+            result = run(script, slot, tree, limits=Limits(wall_s=wall_s, grace_s=grace_s))
+            if result.stdout.tail.startswith(b"ready\n"):
+                return result
+        pytest.fail(f"it was never ready: {result}")
+
+    soft = run_until_ready("trap 'echo stopping; exit 3' TERM; sleep 60 & echo ready; wait", 60)
     assert (soft.state, soft.returncode, soft.limit) == (SandboxState.TIMEOUT, 3, Limit.WALL)
-    assert soft.stdout.tail == b"stopping\n"
-    hard = run("trap '' TERM; while :; do sleep 60; done", slot, tree, limits=Limits(wall_s=0.2, grace_s=0.2))
+    assert soft.stdout.tail == b"ready\nstopping\n"
+    hard = run_until_ready("trap '' TERM; echo ready; while :; do sleep 60; done", 0.2)
     assert (hard.state, hard.returncode) == (SandboxState.FORCED_KILL, None)
 
 

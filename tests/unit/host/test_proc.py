@@ -22,7 +22,7 @@ def test_a_command_name_with_spaces_and_parentheses_is_read_right(env: Env, tmp_
 
 def test_a_process_that_is_gone_has_no_line(env: Env) -> None:
     with start(["true"], env=env) as child:
-        child.wait(10)
+        child.wait(60)
     assert read_stat(child.pid) is None
 
 

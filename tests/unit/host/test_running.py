@@ -33,7 +33,7 @@ def test_a_child_is_talked_to_by_pipes(env: Env) -> None:
         assert read_line(child.stdout_fd) == b"hello\n"
         assert child.poll() is None
         child.close_stdin()
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
         assert child.poll() == 0
     assert (child.stdin_fd, child.stdout_fd, child.stderr_fd, child.pidfd) == (None, None, None, -1)
 
@@ -71,8 +71,8 @@ def test_a_child_that_complies_is_terminated_politely(env: Env) -> None:
     script = "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done"
     with start(["sh", "-c", script], env=env, stdout=Plumbing.PIPE) as child:
         read_line(child.stdout_fd)
-        assert child.terminate(grace_s=20) == 5
-        assert child.terminate(grace_s=20) == 5
+        assert child.terminate(grace_s=60) == 5
+        assert child.terminate(grace_s=60) == 5
         assert child.kill() == 5
 
 
@@ -90,7 +90,7 @@ def test_what_a_server_leaves_in_its_group_dies_with_it(env: Env) -> None:
         read_line(child.stdout_fd)
         assert len(find_strays(f"server-{os.getpid()}")) == 2
         child.close_stdin()
-        assert child.wait(10) == 1
+        assert child.wait(60) == 1
         assert find_strays(f"server-{os.getpid()}") == ()
 
 
@@ -107,7 +107,7 @@ def test_no_write_end_of_one_child_is_held_by_another(env: Env) -> None:
         start(["cat"], env=env, stdin=Plumbing.PIPE),
     ):
         first.close_stdin()
-        assert first.wait(10) == 0
+        assert first.wait(60) == 0
 
 
 @pytest.mark.parametrize("argv", [["no-such-program"], ["/no/such/program"], ["/etc"]])

@@ -78,7 +78,7 @@ def test_a_child_gets_the_callers_descriptors_from_three_on() -> None:
     try:
         argv = ["/bin/sh", "-c", "echo a >&3; echo b >&4; echo c >&5; ls /proc/self/fd | wc -l >&5"]
         with start(argv, env={"PATH": "/usr/bin:/bin"}, pass_fds=[write_fd for _, write_fd in ends]) as child:
-            assert child.wait(10) == 0
+            assert child.wait(60) == 0
         assert [os.read(read_fd, 100) for read_fd, _ in ends] == [b"a\n", b"b\n", b"c\n7\n"]
     finally:
         for pair in ends:
@@ -91,4 +91,4 @@ def test_a_socket_takes_output_that_no_other_process_can_open() -> None:
     with start(argv, env={"PATH": "/usr/bin:/bin"}, stdout=Plumbing.SOCKET) as child:
         assert child.stdout_fd is not None
         assert os.read(child.stdout_fd, 100) == b"refused\n"
-        child.wait(10)
+        child.wait(60)

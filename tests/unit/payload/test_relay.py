@@ -147,7 +147,7 @@ def test_its_term_is_the_commands_term(tmp_path: Path) -> None:
         assert _line(process) == "ready"
         process.terminate()
         assert _line(process) == "bye"
-        assert process.wait(30) == 3
+        assert process.wait(60) == 3
 
 
 def test_a_command_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
@@ -157,16 +157,19 @@ def test_a_command_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -
         assert _line(process) == "ready"
         begun_s = time.monotonic()
         process.terminate()
-        assert process.wait(30) == 128 + signal.SIGKILL
+        assert process.wait(60) == 128 + signal.SIGKILL
         assert time.monotonic() - begun_s >= 0.3
 
 
 def test_the_deadline_is_told_and_kept(tmp_path: Path) -> None:
-    deadline = str(time.clock_gettime(time.CLOCK_REALTIME) + 0.5)
     script = "trap 'exit 4' TERM; echo $FAIRTRIAL_DEADLINE; while :; do sleep 0.05; done"
-    with _relay(tmp_path / "m", script, FAIRTRIAL_DEADLINE=deadline) as process:
-        assert _line(process) == deadline
-        assert process.wait(30) == 4
+    for left_s in (0.5, 5, 50):  # how long it needs until the trap is set is the machine's business
+        deadline = str(time.clock_gettime(time.CLOCK_REALTIME) + left_s)
+        with _relay(tmp_path / "m", script, FAIRTRIAL_DEADLINE=deadline) as process:
+            if _line(process) == deadline:
+                assert process.wait(60) == 4
+                return
+    pytest.fail("it was never ready")
 
 
 def test_other_signals_are_passed_on_without_an_end(tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ def test_other_signals_are_passed_on_without_an_end(tmp_path: Path) -> None:
 def test_what_the_command_leaves_in_its_group_ends_with_it(tmp_path: Path, eventually: Callable[..., None]) -> None:
     with _relay(tmp_path / "m", "sleep 600 & echo $!") as process:
         pid = int(_line(process))
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         eventually(lambda: not _runs(pid))
 
 
@@ -194,7 +197,9 @@ def _runs(pid: int) -> bool:
 
 @pytest.mark.needs("bwrap")
 def test_as_pid_1_it_reaps_orphans(tmp_path: Path) -> None:
-    relay = _argv(tmp_path / "m", "sh", "-c", "(sleep 0.1 &) ; sleep 0.5; ls -d /proc/[0-9]* | wc -l")
+    count = f"ls -d /proc/[0-9]* | wc -l >{tmp_path}/n; read n <{tmp_path}/n"
+    script = f"(sleep 0.1 &); until {count}; test $n = 4; do sleep 0.05; done; echo $n"
+    relay = _argv(tmp_path / "m", "sh", "-c", script)
     argv = ["bwrap", "--unshare-all", "--as-pid-1", "--bind", "/", "/", "--proc", "/proc", "--", *relay]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -215,7 +220,7 @@ def test_it_needs_nothing_but_the_standard_library_of_python_3_9() -> None:
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     def wait(condition: Callable[[], object]) -> None:
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline_s, "the condition never came true"
             time.sleep(0.01)

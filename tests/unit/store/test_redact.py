@@ -116,8 +116,8 @@ def test_hostile_text_takes_linear_time(unit: bytes) -> None:
 
     def seconds(n_bytes: int) -> float:
         text = unit * (n_bytes // len(unit))
-        begun_s = time.perf_counter()
+        begun_s = time.process_time()  # of this process alone: what others do meanwhile is not counted
         redactor.redact(text)
-        return time.perf_counter() - begun_s
+        return time.process_time() - begun_s
 
-    assert seconds(2_000_000) < 5.0
+    assert seconds(2_000_000) < 30.0  # linear, it takes a tenth of a second; by squares, hours

@@ -58,7 +58,7 @@ class Serving:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(60)
 
     def stop(self) -> None:
         if self._thread.is_alive():
@@ -89,7 +89,7 @@ def test_the_server_is_told_when_its_client_is_gone(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         with LineClient(server.path) as client:
             client.ask(b"a\n", timeout_s=20)
-        assert server.ended.wait(20)
+        assert server.ended.wait(60)
         assert (server.n_ended, server.failures) == (1, [])
 
 
@@ -112,7 +112,7 @@ def test_a_line_beyond_the_limit_ends_the_session(tmp_path: Path) -> None:
     with serving(tmp_path) as server, LineClient(server.path) as client:
         with pytest.raises(ConnectionError):
             client.ask(b"x" * 5000 + b"\n", timeout_s=20)
-        assert server.ended.wait(20)
+        assert server.ended.wait(60)
         assert server.failures == []
 
 
@@ -124,14 +124,14 @@ def test_half_a_line_is_no_question(tmp_path: Path) -> None:
             client.shutdown(socket.SHUT_WR)
             client.settimeout(20)
             assert client.recv(100) == b""
-        assert server.ended.wait(20)
+        assert server.ended.wait(60)
 
 
 def test_a_bug_of_a_session_ends_it_and_is_reported(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         with LineClient(server.path) as client, pytest.raises(ConnectionError):
             client.ask(b"fail\n", timeout_s=20)
-        assert server.ended.wait(20)
+        assert server.ended.wait(60)
         with LineClient(server.path) as other:
             assert other.ask(b"a\n", timeout_s=20) == b"aa"
         assert [type(failure) for failure in server.failures] == [LookupError]
