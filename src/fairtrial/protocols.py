@@ -222,7 +222,7 @@ class Context(Protocol):
         mutating: Names of its other tools, which can change the tree or the index: no arm is offered them, and calls of
             them are refused.
         settings: Names of files and directories by which a tree sets the context up, or brings an index: it is built
-            without them, and a tree that has one is refused where an arm of the sweep goes without the context.
+            without them, and a tree that has or tells of one is refused where an arm of the sweep goes without it.
         places: Files that it would write into the tree, which it cannot: put there, by path, before it is built.
     """
 

@@ -1,8 +1,9 @@
 """What a task or its tree has of a context: an index made elsewhere, or a trace for arms that go without it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fairtrial.bench.environment import is_read_unasked
 from fairtrial.errors import UsageError
 from fairtrial.host.git import git
 from fairtrial.model.bench import Arm, Task
@@ -30,21 +31,41 @@ def refuse_traces(name: str, settings: Sequence[str], tasks: Sequence[Task], arm
     """Refuse a tree that tells of a context where an arm of the sweep goes without it.
 
     Raises:
-        UsageError: One of the context's own names is in the tree of a task, and not hidden.
+        UsageError: One of the context's own names is in the tree of a task, or in what agents read there unasked, and
+            not hidden.
         HostError: git cannot read a repository.
     """
     without = next((arm.name for arm in arms if arm.context != name), None)
     if without is None or not settings:
         return
     for task in tasks:
-        argv = ["ls-tree", "-r", "-z", "--name-only", "--full-tree", task.commit]
-        for listed in git(argv, cwd=Path(task.repository)).split(b"\0"):
-            path = listed.decode(errors="surrogateescape")
-            parts = path.split("/")
-            own = next((place for place, part in enumerate(parts, start=1) if part in settings), None)
-            if own is not None and not any(f"{path}/".startswith(f"{hidden}/") for hidden in task.hidden):
-                place = "/".join(parts[:own])
+        for path, what in (*_own_places(task, settings), *_guidance(task, settings)):
+            if not any(f"{path}/".startswith(f"{hidden}/") for hidden in task.hidden):
                 raise UsageError(
-                    f"task {task.id}: its tree has {place!a}, which belongs to the context {name}, and arm {without}"
+                    f"task {task.id}: its tree has {path!a}, which {what} the context {name}, and arm {without}"
                     f" goes without that: take it out of the tree (the task's `hidden`)"
                 )
+
+
+def _own_places(task: Task, settings: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Files and directories of the context's own."""
+    for path in _paths(task, "ls-tree", "-r", "-z", "--name-only", "--full-tree", task.commit):
+        parts = path.split("/")
+        for place, part in enumerate(parts, start=1):
+            if part in settings:
+                yield "/".join(parts[:place]), "belongs to"
+
+
+def _guidance(task: Task, settings: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Files that agents read unasked and that name something of the context's own."""
+    words = [word for each in settings for word in ("-e", each)]
+    for found in _paths(task, "grep", "-z", "-l", "-F", "--full-name", *words, task.commit):
+        path = found.partition(":")[2]
+        if is_read_unasked(path):
+            yield path, "tells of"
+
+
+def _paths(task: Task, *arguments: str) -> Iterator[str]:
+    """What git lists, by names; `grep` ends with 1 where it finds nothing."""
+    for listed in git(arguments, cwd=Path(task.repository), accept=frozenset({0, 1})).split(b"\0"):
+        yield listed.decode(errors="surrogateescape")

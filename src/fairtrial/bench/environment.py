@@ -160,9 +160,9 @@ def describe_tree(tree: Tree) -> Seen:
     hooks: dict[str, str] = {}
     for item in tree.walk():
         path = item.path.decode(errors="backslashreplace")
-        is_configuration = any(fnmatchcase(path, pattern) for pattern in _CONFIGURATION)
-        if not (is_configuration or path.rpartition("/")[2] in _GUIDANCE) or stat.S_ISDIR(item.mode):
+        if not is_read_unasked(path) or stat.S_ISDIR(item.mode):
             continue
+        is_configuration = _is_configuration(path)
         content = _content(tree, item.path, item.mode)
         if is_configuration and any(fnmatchcase(path, pattern) for pattern in _SKILLS):
             skills[path] = _digest(content)
@@ -180,6 +180,15 @@ def describe_tree(tree: Tree) -> Seen:
         "mcp_servers": servers,
         "hooks": hooks,
     }
+
+
+def is_read_unasked(path: str) -> bool:
+    """Whether agents read a file of the tree because it is there: guidance, settings, skills."""
+    return _is_configuration(path) or path.rpartition("/")[2] in _GUIDANCE
+
+
+def _is_configuration(path: str) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in _CONFIGURATION)
 
 
 def undeclared(agent: str, arm: Arm, phase: Phase, seen: Seen) -> Seen:

@@ -24,10 +24,10 @@ Bind = Callable[..., Task]
 def bind(world: Path, blobs: BlobStore, task_text: str, write_tasks: Callable[[str], Path]) -> Bind:
     """Commit one more file to the repository; the task on it."""
 
-    def commit(path: str, *, keys: str = "") -> Task:
+    def commit(path: str, *, content: str = "an index", keys: str = "") -> Task:
         repository = world / "repo"
         (repository / path).parent.mkdir(parents=True, exist_ok=True)
-        (repository / path).write_text("an index")
+        (repository / path).write_text(content)
         identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
         for words in (("add", "-A"), (*identity, "commit", "-q", "-m", "more")):
             subprocess.run(["git", *words], cwd=repository, check=True)
@@ -86,3 +86,21 @@ def test_a_trace_that_is_hidden_or_belongs_to_no_context_of_the_sweep_does_no_ha
     task = bind(".gitnexus/lbug", keys="    hidden: [.gitnexus]\n")
     refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
     refuse_traces("ctags", Ctags.settings, [replace(task, hidden=())], [*arms.values()])
+
+
+BLOCK = "<!-- gitnexus:start -->\n> Index stale? Run `node .gitnexus/run.cjs analyze` from the project root.\n"
+
+
+@pytest.mark.parametrize("path", ["AGENTS.md", "part/CLAUDE.md", ".claude/skills/gitnexus-guide/SKILL.md"])
+def test_guidance_that_tells_of_a_context_is_a_trace_of_it(bind: Bind, arms: dict[str, Arm], path: str) -> None:
+    task = bind(path, content=BLOCK)
+    message = f"its tree has '{path}', which tells of the context gitnexus, and arm baseline_nomcp goes without that"
+    with pytest.raises(UsageError, match=message):
+        refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
+    refuse_traces("gitnexus", GitNexus.settings, [replace(task, hidden=(path,))], [*arms.values()])
+    refuse_traces("gitnexus", GitNexus.settings, [task], [arms["baseline"]])
+
+
+def test_what_agents_do_not_read_unasked_may_speak_of_a_context(bind: Bind, arms: dict[str, Arm]) -> None:
+    task = bind("docs/tools.md", content=BLOCK)
+    refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
