@@ -83,11 +83,11 @@ def open_evidence(path: Path, *, expect: str | None = None) -> tuple[ReadRows, R
     return (lambda: read_rows(journal, sweep_id=name)), results if found.sealed else None, n_uncounted
 
 
-def require_arms(path: Path, read: ReadRows, *, incumbent: str, candidate: str) -> None:
-    """Check that both arms occur: of one that never will, no more trials can be asked for.
+def require_arms(results: Path, read: ReadRows, *, incumbent: str, candidate: str) -> None:
+    """Check that both arms were planned: of one that never will, no more trials can be asked for.
 
     Args:
-        path: The directory or file that was opened.
+        results: The directory or file that was opened; a bare file has no plan to look at.
         read: Gives its rows; called when the plan does not name both.
         incumbent: The arm in use.
         candidate: The arm that would replace it.
@@ -95,9 +95,9 @@ def require_arms(path: Path, read: ReadRows, *, incumbent: str, candidate: str) 
     Raises:
         UsageError: One occurs neither in the plan nor in a row; the message has the near miss and the valid names.
     """
-    plan = (
-        cast("Sequence[Mapping[str, object]]", read_sweep(Results(root=path)).document["plan"]) if path.is_dir() else ()
-    )
+    if not results.is_dir():
+        return
+    plan = cast("Sequence[Mapping[str, object]]", read_sweep(Results(root=results)).document["plan"])
     arms = {arm for trial in plan if isinstance(arm := trial.get("arm"), str)}
     if not {incumbent, candidate} <= arms:
         arms |= {arm for row in read() if isinstance(arm := row.get("arm"), str)}

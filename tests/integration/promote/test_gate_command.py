@@ -52,12 +52,13 @@ def test_the_same_rows_bare_are_decided_and_not_promotable(
 def test_an_arm_that_does_not_occur_is_refused_with_the_near_miss(
     make_pairs: MakePairs, write_results: WriteResults, tmp_path: Path, capsys: Capture
 ) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in make_pairs()))
-    for where in (path, write_results(make_pairs()).root):
-        said = gate(where, capsys, "--incumbent", "workflw", "--candidate", "candidate_workflow", code=2)["message"]
-        assert all(words in said for words in ("--incumbent", "did you mean 'workflow'"))
-        assert "--candidate" in gate(where, capsys, "--incumbent", "workflow", "--candidate", "nope", code=2)["message"]
+    results = write_results(make_pairs()).root
+    said = gate(results, capsys, "--incumbent", "workflw", "--candidate", "candidate_workflow", code=2)["message"]
+    assert all(words in said for words in ("--incumbent", "did you mean 'workflow'"))
+    assert "--candidate" in gate(results, capsys, "--incumbent", "workflow", "--candidate", "nope", code=2)["message"]
+    bare = tmp_path / "rows.jsonl"
+    bare.write_text("".join(f"{json.dumps(row)}\n" for row in make_pairs()))
+    gate(bare, capsys, "--incumbent", "workflow", "--candidate", "nope", code=5)  # nothing says what was planned
 
 
 def test_another_seal_than_the_expected_one_is_no_evidence_and_a_bare_file_has_none(
