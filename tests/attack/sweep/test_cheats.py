@@ -472,7 +472,7 @@ def test_dying_is_the_arms_failure_and_never_void(swept: Swept, attack: str) -> 
 def test_a_command_that_prints_ten_gigabytes_fills_nothing_of_ours(swept: Swept) -> None:
     # It goes to the agent's /tmp: pages that a memory cgroup counts, and that belong to no process's own set.
     row = swept.rows["gigabytes"]
-    kind = "limit-exceeded" if "cgroup" in row["limits_enforced"]["memory"] else "oracle-failed"
+    kind = "limit-exceeded" if row["limits_enforced"]["memory"].startswith("memory cgroup") else "oracle-failed"
     assert (row["resolved"], row["error_kind"]) == (False, kind), row["error_detail"]
     n_bytes = sum(path.stat().st_size for path in swept.directory("gigabytes").rglob("*"))
     assert n_bytes < 1 << 20

@@ -111,6 +111,8 @@ def test_a_sweep_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path: P
     n_kills = 0
     while n_kills < N_KILLS:
         begun = (results / "sweep.json").exists()
+        if not begun and results.exists():
+            shutil.rmtree(results)  # it was killed before it had begun: there is nothing to resume
         n_recorded = count_recorded(results)
         sweep = subprocess.Popen(resume if begun else loop, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         early = begun and n_kills % 5 == 4  # one in five dies while it is still starting, adopting or repairing
