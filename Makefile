@@ -34,13 +34,14 @@ test: setup ## set up, then run every test (ARGS="-k name" or a path for some)
 lint: export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 lint: export XDG_CACHE_HOME := $(CURDIR)/.cache
 lint: export TMPDIR := $(CURDIR)/.cache/t
-lint: setup ## format, lint, types, imports, dependencies
+lint: setup ## format, lint, types, imports, dependencies, rules of the house
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports --cache-dir .cache/import_linter
 	$(BIN)/deptry src
+	$(BIN)/python -m pytest -q -n 0 tests/architecture/test_house.py tests/architecture/test_attack_table.py
 
 bench: setup ## run every benchmark; keep the machine idle
 	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done

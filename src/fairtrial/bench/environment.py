@@ -30,6 +30,7 @@ __all__ = [
     "describe_arm",
     "describe_session",
     "describe_tree",
+    "is_read_unasked",
     "request_of",
     "require_declared",
     "undeclared",
