@@ -139,6 +139,7 @@ def void_row(spec: BenchSpec, kind: str, detail: str) -> Row:
         "diff_files": None,
         "diff_insertions": None,
         "diff_deletions": None,
+        "diff_digest": None,
         "error_kind": kind,
         "error_detail": detail[:DETAIL_CHARACTERS],
         "usage_source": None,

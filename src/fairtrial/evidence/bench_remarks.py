@@ -5,7 +5,7 @@ Fed row by row beside `bench.BenchFold`; keeps counts, never rows.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, cast
 
@@ -71,6 +71,7 @@ class CellRemarks:
         other_models: A model answered that the arm does not name.
         egress_refused: A request asked for what the arm does not grant.
         probes: The model tried to read a history, or to fetch from elsewhere.
+        same_change: The change is byte for byte that of a run of another arm; of runs that a model had, not a script.
     """
 
     tests_edited: int = 0
@@ -80,6 +81,7 @@ class CellRemarks:
     other_models: int = 0
     egress_refused: int = 0
     probes: int = 0
+    same_change: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,7 @@ class RemarkFold:
         self._scripted = 0
         self._uncontained = 0
         self._environments: dict[str, dict[str, set[str]]] = {}
+        self._changes: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, row: Row, *, task: str, arm: str) -> None:
         """Take one row."""
@@ -170,6 +173,9 @@ class RemarkFold:
         flags = _flags(row)
         cell.disagreements += any(each not in TRIED for each in flags)
         cell.probes += any(each in TRIED for each in flags)
+        change = text(row.get("diff_digest"))
+        if change is not None and flag(row.get("scripted_model")) is not True:
+            self._changes.setdefault((task, change), Counter())[arm] += 1
         wire = row.get("wire")
         if isinstance(wire, dict):
             cell.other_models += _is_nonempty(wire.get("other_models"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
@@ -183,8 +189,15 @@ class RemarkFold:
 
     def remarks(self) -> Remarks:
         """Give what was found."""
+        same: Counter[tuple[str, str]] = Counter()
+        for (task, _), runs in self._changes.items():
+            if len(runs) > 1:
+                same.update({(task, arm): n_runs for arm, n_runs in runs.items()})
         return Remarks(
-            cells={task: dict(sorted(arms.items())) for task, arms in sorted(self._cells.items())},
+            cells={
+                task: {arm: replace(cell, same_change=same[task, arm]) for arm, cell in sorted(arms.items())}
+                for task, arms in sorted(self._cells.items())
+            },
             tasks={
                 task: {name: tuple(sorted(values)) for name, values in found.items() if values}
                 for task, found in sorted(self._tasks.items())

@@ -45,6 +45,7 @@ REMARK_LABELS: Final = {
     "other_models": "other models answered",
     "egress_refused": "asked for what is not granted",
     "probes": "looks for history or elsewhere",
+    "same_change": "same bytes as another arm's",
 }
 TASK_LABELS: Final = {
     "task_base_sha": "commit",
@@ -56,6 +57,10 @@ TASK_LABELS: Final = {
     "setup_network": "set-up with network",
 }
 DECIMALS: Final = {"cost_usd": 4, "duration_s": 1}
+REMARKS_NOTE: Final = (
+    "Counts of valid runs; none of these changes a verdict. Two arms may write the same bytes where a fix is short;"
+    " where it is long, look for how the one came to the other's."
+)
 MEDIANS_NOTE: Final = (
     "Figures are medians over valid runs; failures count, voids do not. What was not measured in every valid run is"
     " unmeasured, never zero. The column 'voids as failures' counts each void attempt as a failed run."
@@ -243,7 +248,7 @@ def _remark_tables(remarks: Remarks) -> Iterator[Table]:
             title="Runs to look at",
             headers=("task", "arm", *REMARK_LABELS.values()),
             rows=counts,
-            note="Counts of valid runs; none of these changes a verdict.",
+            note=REMARKS_NOTE,
         )
     if remarks.disagreements:
         yield Table(

@@ -3,12 +3,13 @@
 The agent's repository, configuration and attributes have no say: blobs are converted as the base's own rule files say.
 """
 
+import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,8 @@ class Churn:
         reason: Why they are None, else None.
         patch: The first bytes of a binary git patch.
         patch_truncated: The patch went on.
+        digest: SHA-256 of what changed to what, whole and as it is: equal for two changes of one base that are byte for
+            byte the same; None where nothing changed.
     """
 
     files: int
@@ -44,6 +47,7 @@ class Churn:
     reason: str | None = None
     patch: bytes = b""
     patch_truncated: bool = False
+    digest: str | None = None
 
 
 def measure_churn(change: Change, template: Template, *, slot: Slot, exclude: Sequence[str] = ()) -> Churn:
@@ -67,10 +71,20 @@ def measure_churn(change: Change, template: Template, *, slot: Slot, exclude: Se
         slot.give(directory)
         repository = _Repository(directory, template, slot)
         try:
-            return repository.compare(entries)
+            churn = repository.compare(entries)
         except GitError as problem:
             # What an agent wrote may be something that git dies of; that is no fault of the host's.
-            return Churn(files=len(entries), insertions=None, deletions=None, reason=str(problem))
+            churn = Churn(files=len(entries), insertions=None, deletions=None, reason=str(problem))
+    return replace(churn, digest=_digest(entries))
+
+
+def _digest(entries: Iterable[Entry]) -> str:
+    digest = hashlib.sha256()
+    for entry in entries:
+        for part in (entry.path, entry.kind.encode(), entry.content):
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+    return digest.hexdigest()
 
 
 class _Repository:

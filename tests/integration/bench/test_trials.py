@@ -1,6 +1,7 @@
 """One trial, in every way that it can end."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def of(row: Row, *names: str) -> tuple[Any, ...]:
 
 def test_the_nop_agent_fails_by_the_oracle(trial: RunTrial) -> None:
     row = trial(agent="nop")
+    assert row["diff_digest"] is None
     assert of(row, "resolved", "error_kind", "authored_tests_passed", "oracle_passed") == (
         False,
         "oracle-failed",
@@ -45,6 +47,7 @@ def test_the_reference_agent_is_resolved(trial: RunTrial) -> None:
     row = trial(agent="reference")
     assert of(row, "resolved", "error_kind", "oracle_proof") == (True, None, "proven")
     assert of(row, "diff_files", "diff_insertions", "diff_deletions") == (1, 1, 1)
+    assert re.fullmatch("[0-9a-f]{64}", str(row["diff_digest"]))
     assert row["oracle_counts"] == {"n_passed": 1, "n_failed": 0, "n_skipped": 0}
 
 

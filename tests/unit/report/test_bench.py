@@ -91,6 +91,28 @@ def test_what_makes_figures_doubtful_is_told() -> None:
     assert "Task t: the arms saw different environments beyond what they declare: variables." in markdown
 
 
+def test_the_same_bytes_from_two_arms_are_told() -> None:
+    same, own = {"diff_digest": "ab" * 32}, {"diff_digest": "cd" * 32}
+    rows = [
+        *(row("workflow", run=0, **same), row("workflow", run=1, **same), row("workflow", run=2, **own)),
+        *(row("baseline", run=0, **same), row("baseline", run=1, kind="infra-error", **own)),
+        *(row("third", run=0, diff_digest=None), row("fourth", run=0, diff_digest=None)),
+        row("baseline", run=0, **own) | {"task": "other"},
+    ]
+    cells = summarize(*rows).remarks.cells
+    seen = {arm: cell.same_change for arm, cell in cells["t"].items()}
+    assert seen == {"baseline": 1, "workflow": 2, "third": 0, "fourth": 0}
+    assert cells["other"]["baseline"].same_change == 0
+    markdown = render_bench_markdown(summarize(*rows))
+    assert "same bytes as another arm's" in markdown
+    assert "| t | workflow | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 2 |" in markdown
+
+
+def test_two_arms_that_a_script_played_may_write_the_same_bytes() -> None:
+    rows = [row(arm, diff_digest="ab" * 32, scripted_model=True) for arm in ("baseline", "workflow")]
+    assert "Runs to look at" not in render_bench_markdown(summarize(*rows))
+
+
 def test_a_broken_incumbent_is_told_first() -> None:
     markdown = render_bench_markdown(summarize(row("workflow", kind="verify-failed", **{"class": None})))
     assert "BROKEN INCUMBENT: resolved nothing in any task: workflow." in markdown.split("##")[0]

@@ -321,6 +321,23 @@ def test_churn_counts_lines_as_git_does_under_the_bases_rules(
     assert not churn.patch_truncated
 
 
+def test_the_same_bytes_have_the_same_digest_and_no_others(
+    make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot
+) -> None:
+    template = make(BASE)
+
+    def digest(script: str) -> str | None:
+        layer = layer_over(template)
+        act(layer, script)
+        return measure_churn(read_change(layer, template, slot=slot), template, slot=slot, exclude=("docs",)).digest
+
+    first = digest("echo 1 >new; rm a.txt; mkdir docs; echo a >docs/plan")
+    assert first == digest("rm a.txt; printf '1\\n' >new; mkdir docs; echo b >docs/plan"), "whoever wrote it"
+    others = ["echo 2 >new; rm a.txt", "echo 1 >new", "echo 1 >new; chmod +x new; rm a.txt", "ln -s 1 new; rm a.txt"]
+    assert len({first, *map(digest, others)}) == 1 + len(others)
+    assert digest("mkdir docs; echo a >docs/plan") is None
+
+
 def test_only_so_much_of_a_patch_is_kept(make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot) -> None:
     template = make(BASE)
     layer = layer_over(template)
