@@ -8,10 +8,14 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from fairtrial.host.mounts import read_mounts
 
-__all__ = ["free_bytes", "fsync_directory", "remove_tree", "write_durably", "write_once"]
+__all__ = ["TEMPORARY", "free_bytes", "fsync_directory", "remove_tree", "write_durably", "write_once"]
+
+TEMPORARY: Final = ".fairtrial-"
+"""What names of files that are being written begin with."""
 
 _AT_FDCWD = -100  # <fcntl.h>
 _RENAME_NOREPLACE = 1  # <linux/fs.h>
@@ -53,7 +57,7 @@ def _rename_to_free_name(temporary: Path, path: Path) -> None:
 
 
 def _write_beside(path: Path, data: bytes, *, mode: int, put: Callable[[Path, Path], object]) -> None:
-    temporary = path.with_name(f".fairtrial-{secrets.token_hex(8)}")
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:

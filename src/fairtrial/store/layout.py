@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from fairtrial.errors import FairtrialError, HostError, UsageError
 from fairtrial.host.clock import stamp
-from fairtrial.host.files import fsync_directory
+from fairtrial.host.files import TEMPORARY, fsync_directory
 from fairtrial.host.lock import LockHold, acquire_lock
 
 __all__ = [
@@ -33,6 +34,10 @@ __all__ = [
 INTENT = "intent.json"
 OUTCOME = "outcome.json"
 TRIALS = "trials"
+NEVER_BEGAN: Final = (
+    "no sweep has begun in it: unless one is just starting, it was killed before that, and nothing is lost; remove the"
+    " directory and start again"
+)
 
 
 def trial_name(key: str) -> str:
@@ -203,11 +208,19 @@ def _require_empty(out: Path) -> None:
     if not out.is_dir():
         message = f"{out}: not a directory; name a new or empty directory with --out"
         raise UsageError(message)
+    if _never_began(out):
+        raise UsageError(f"{out}: {NEVER_BEGAN}")
     if any(out.iterdir()):
         message = (
             f"{out}: is not empty; name a new or empty directory, or finish the sweep in it with `fairtrial resume`"
         )
         raise UsageError(message)
+
+
+def _never_began(path: Path) -> bool:
+    """All that is there is what `create_results` makes, and what was half written when it was killed."""
+    names = {each.name for each in path.iterdir() if not each.name.startswith(TEMPORARY)}
+    return names == {TRIALS} and not any((path / TRIALS).iterdir())
 
 
 def explain_refusal(path: Path, error: OSError) -> FairtrialError:
@@ -246,6 +259,8 @@ def open_results(path: Path) -> Results:
         )
         raise UsageError(message)
     if not os.path.lexists(results.sweep_json):
+        if _never_began(path):
+            raise UsageError(f"{path}: {NEVER_BEGAN}")
         message = f"{path}: not a results directory (it has no sweep.json); name one that fairtrial made"
         raise UsageError(message)
     return results

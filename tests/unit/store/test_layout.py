@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.errors import HostError, UsageError
+from fairtrial.host.files import TEMPORARY
 from fairtrial.store.layout import (
     Results,
     create_results,
@@ -39,6 +40,19 @@ def test_out_that_is_not_empty_is_refused_with_the_remedy(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"is not empty; name a new .*fairtrial resume"):
         create_results(tmp_path, lane="loop", now=NOW, base=tmp_path)
+
+
+@pytest.mark.parametrize("half_written", [False, True])
+def test_what_was_killed_before_it_had_begun_is_told_from_a_sweep(tmp_path: Path, *, half_written: bool) -> None:
+    root = create_results(tmp_path / "r", lane="loop", now=NOW, base=tmp_path).root
+    if half_written:
+        (root / f"{TEMPORARY}0123456789abcdef").touch()
+    for meet in (lambda: create_results(root, lane="loop", now=NOW, base=tmp_path), lambda: open_results(root)):
+        with pytest.raises(UsageError, match="killed before that, and nothing is lost; remove the directory"):
+            meet()
+    (root / "trials" / "0123456789abcdef").mkdir()
+    with pytest.raises(UsageError, match=r"no sweep\.json"):
+        open_results(root)
 
 
 @pytest.mark.parametrize("below", [".", "below"])
