@@ -38,6 +38,7 @@ _INTERPRETER_FILES: Final = (
     "*.pyo",
     "rust-toolchain",
     "rust-toolchain.toml",
+    "pyvenv.cfg",
 )
 """Names that are given for an interpreter or a tool chain only."""
 _RESTORED_PATHS: Final = (
@@ -46,6 +47,10 @@ _RESTORED_PATHS: Final = (
     "*.cargo/config",
     "*.cargo/config.toml",
     "*node_modules/.bin/*",
+    ".venv/bin/*",
+    "venv/bin/*",
+    "*/.venv/bin/*",
+    "*/venv/bin/*",
 )
 _FLAGGED: Final = (
     "Makefile",

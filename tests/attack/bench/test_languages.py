@@ -140,7 +140,8 @@ LANGUAGES: Final = {language.runner: language for language in (UNITTEST, NODE, G
 
 PROVE: Final = 'echo "$FAIRTRIAL_NONCE" >&"$FAIRTRIAL_PROOF_FD"'
 CHECKER: Final = "node_modules/.bin/check"
-FORGED: Final = f"rm {CHECKER}; printf '#!/bin/sh\\nexit 0\\n' >{CHECKER}; chmod +x {CHECKER}"
+LINKED: Final = "node_modules/check/run.sh"
+FORGED: Final = "rm {0}; printf '#!/bin/sh\\nexit 0\\n' >{0}; chmod +x {0}"
 MENDED: Final = "sed -i 's/a - b/a + b/' calc.mjs"
 
 
@@ -153,13 +154,13 @@ CHEATS: Final = [tried(runner, cheat) for runner, language in LANGUAGES.items() 
 
 
 def commit(repository: Path, files: Mapping[str, str], *, program: str | None = None) -> None:
-    """Make a repository of one commit, with a program as npm installs them: behind a link, or in that place itself."""
+    """Make a repository of one commit, with a program as it is installed: behind a link, or in that place itself."""
     for name, text in files.items():
         (repository / name).parent.mkdir(parents=True, exist_ok=True)
         (repository / name).write_text(text)
     if program is not None:
         (repository / program).chmod(0o755)
-        if program != CHECKER:
+        if program == LINKED:
             (repository / CHECKER).parent.mkdir()
             (repository / CHECKER).symlink_to("../check/run.sh")
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -217,18 +218,23 @@ def test_a_cheat_is_the_arms_failure(solve: RunTrial, runner: str, cheat: str) -
     assert (row["resolved"], row["error_kind"]) == (False, "oracle-failed"), row["error_detail"]
 
 
-@pytest.mark.parametrize("program", [CHECKER, "node_modules/check/run.sh"], ids=["a file", "a link"])
+@pytest.mark.parametrize(
+    ("checker", "program"),
+    [(CHECKER, CHECKER), (CHECKER, LINKED), (".venv/bin/check", ".venv/bin/check")],
+    ids=["a file", "a link", "of a virtual environment"],
+)
 @pytest.mark.parametrize(
     ("work", "ending"), [(FORGED, "oracle-failed"), (f"{FORGED}; {MENDED}", None)], ids=["forged", "honest too"]
 )
 def test_an_oracle_runs_the_commands_of_installed_packages_as_the_base_has_them(
-    trial: RunTrial, world: Path, program: str, work: str, ending: str | None
+    trial: RunTrial, world: Path, checker: str, program: str, work: str, ending: str | None
 ) -> None:
     commit(world / "vendored", {**NODE.base, program: "#!/bin/sh\ngrep -q 'a + b' calc.mjs\n"}, program=program)
     oracle = {
-        "command": f"{CHECKER} && {PROVE}",
+        "command": f"{checker} && {PROVE}",
         "files": [{"source": "test_hidden.py", "target": "there.must.be.one"}],
     }
-    row = trial(agent="nop", cheat=work, repo="vendored", verify="true", oracle=oracle, reference=None)
+    row = trial(agent="nop", cheat=work.format(checker), repo="vendored", verify="true", oracle=oracle, reference=None)
     assert (row["resolved"], row["error_kind"]) == (ending is None, ending), row["error_detail"]
-    assert row["oracle_restored"] == [CHECKER]
+    assert row["oracle_restored"] == [checker]
+    assert row["auto_loaded"] == [checker]

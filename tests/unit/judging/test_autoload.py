@@ -18,7 +18,7 @@ def changed(path: str, before: str | None = None, after: str | None = "x") -> Ch
         "conftest.py", "a/b/conftest.py", "pytest.ini", "tox.ini", "sitecustomize.py", "lib/usercustomize.py", "x.pth",
         "a/__pycache__/m.cpython-311.pyc", ".cargo/config.toml", "sub/.cargo/config", "node_modules/.bin/jest",
         "p/node_modules/.bin/tsc", "e.dist-info/entry_points.txt", "e.egg-info/entry_points.txt", "jest.config.js",
-        "vitest.config.ts", "rust-toolchain.toml",
+        "vitest.config.ts", "rust-toolchain.toml", ".venv/bin/python", "a/venv/bin/pytest", "venv/pyvenv.cfg",
     ],
 )  # fmt: skip
 def test_what_is_written_for_a_runner_alone_is_restored_and_flagged(path: str) -> None:
@@ -36,7 +36,10 @@ def test_what_also_has_another_use_is_flagged_and_kept(path: str) -> None:
     assert not must_be_restored(path.encode())
 
 
-@pytest.mark.parametrize("path", ["src/a.py", "README.md", "package-lock.json", "conftest.txt", "my_conftest.py"])
+@pytest.mark.parametrize(
+    "path",
+    ["src/a.py", "README.md", "package-lock.json", "conftest.txt", "my_conftest.py", "bin/python", "myvenv/bin/x"],
+)
 def test_ordinary_files_are_not_flagged(path: str) -> None:
     assert flag_change([changed(path)]).auto_loaded == ()
     assert is_source_path(path.encode())
