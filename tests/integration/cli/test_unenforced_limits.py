@@ -5,12 +5,15 @@ processes are not counted a user namespace, no uid of a slot's own is there to c
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from fairtrial.model.sandbox import Limit
 
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600), pytest.mark.xdist_group("unenforced")]
 
@@ -60,6 +63,22 @@ def test_a_limit_that_cannot_be_enforced_is_refused_before_anything_is_made(exam
         assert "use a kernel from 5.14" in said
         assert "--allow-unenforced" in said
         assert not out.exists(), "nothing is spent"
+
+
+def sandboxes_of(scratch: Path, *below: str) -> tuple[str, str]:
+    done = fairtrial("doctor", "--json", "--scratch", scratch, below=below)
+    (check,) = (each for each in json.loads(done.stdout)["checks"] if each["name"] == "sandboxes")
+    return check["status"], check["found"]
+
+
+def test_doctor_says_what_enforces_each_limit_and_which_cannot_be(public_path: Path) -> None:
+    status, found = sandboxes_of(public_path)
+    assert status == "ok", found
+    limits = found.removeprefix("they work; limits: ").partition("; an oracle with")[0]
+    assert set(Limit) <= set(re.findall(r"(?:^|, )(\w+) by \w", limits)), found
+    status, found = sandboxes_of(public_path, *OLD_HOST)
+    assert status == "note", "the tool lane needs none"
+    assert found.startswith("limits that this host cannot enforce: processes; ")
 
 
 def test_an_allowed_one_stands_in_each_row_and_its_rows_never_promote(example: Path, tmp_path: Path) -> None:
