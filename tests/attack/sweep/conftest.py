@@ -32,6 +32,9 @@ class Hidden(unittest.TestCase):
         self.assertEqual(calc.add(2, 3), 5)
 """
 
+END: Final = "to the end"
+QUIET: Final = "exec 3>&1 >/dev/null 2>&1\ntell() { printf '%s\\n' \"$*\" >&3; }\n"
+"""An agent shows no more than the first 500 characters of what a command prints; noise would hide what is found."""
 Row = dict[str, Any]
 
 
@@ -85,6 +88,14 @@ class Swept:
     def said(self, task: str) -> str:
         """What the agent printed."""
         return (self.directory(task) / "transcript-work.jsonl").read_text()
+
+    def told(self, task: str) -> str:
+        """What a quiet task's script told, which ran to its end and of which nothing is cut off."""
+        events = [json.loads(line) for line in self.said(task).splitlines()]
+        (output,) = (str(event["output"]) for event in events if event["type"] == "tool")
+        told, end, _ = output.partition(f"{END}\n")
+        assert end, f"{task}: not all is here: {output}"
+        return told
 
     def patch(self, task: str) -> str:
         """What it changed; empty when nothing."""
@@ -167,19 +178,23 @@ def open_world() -> Iterator[Callable[..., World]]:
 
 @pytest.fixture(scope="session")
 def sweep(open_world: Callable[..., World]) -> RunSweep:
-    """Run a sweep of tasks by name: what the agent runs (those named by `again` over and over), and what is special."""
+    """Run a sweep of tasks by name: what the agent runs, and what is special.
+
+    What those named by `again` run they run over and over. Of those named by `quiet` only what they `tell` is printed.
+    """
 
     def run(
         attacks: Mapping[str, tuple[str, Mapping[str, object]]],
         *more: object,
         world: World | None = None,
         again: Collection[str] = (),
+        quiet: Collection[str] = (),
     ) -> Swept:
         world = world or open_world()
         places = {"@REPO@": str(world.repository), "@FIX@": world.fix, "@ROOT@": str(world.root)}
         tasks, agents = [], []
         for name, (text, changes) in attacks.items():
-            script = text
+            script = f"{QUIET}{text}\ntell {END}" if name in quiet else text
             for place, value in places.items():
                 script = script.replace(place, value)
             tasks.append(task_of(name, changes))
