@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +118,7 @@ def test_only_a_sweep_that_measures_time_waits_for_another_measurement(example: 
 def slow_script(path: Path, seconds: str) -> Path:
     """A scripted model whose agent sleeps in its first turn, for a time that no other process has."""
     usage = {"uncached_input": 10, "output": 1}
-    sleep = {"calls": [{"tool": "Bash", "input": {"command": f"sleep {seconds}"}}], "usage": usage}
+    sleep = {"calls": [{"tool": "Bash", "input": {"command": f"sleep {seconds}", "timeout_s": 600}}], "usage": usage}
     agents = [{"name": "slow", "turns": [sleep, {"text": "Done.", "usage": usage}]}]
     path.write_text(json.dumps({"schema": "script/1", "agents": agents}))
     return path
@@ -132,7 +135,34 @@ def is_running(words: bytes) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+def open_below(pid: int) -> Iterator[int]:
+    """Descriptors of all processes below one; each can be read once its process has ended."""
+    for children in Path("/proc").glob(f"{pid}/task/*/children"):
+        with suppress(OSError):  # it ended meanwhile
+            for child in map(int, children.read_text().split()):
+                yield os.pidfd_open(child)
+                yield from open_below(child)
+
+
+def test_nothing_survives_a_sweep_that_is_killed(example: Path, tmp_path: Path, public_path: Path) -> None:
+    """B59."""
+    seconds = f"600.9{os.getpid()}"
+    script = slow_script(tmp_path / "slow.yaml", seconds)
+    words = bench(example, tmp_path / "r", "--runs", 1, "--scratch", public_path, script=script)
+    command = [sys.executable, "-m", "fairtrial", "-q", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
+        while sweep.poll() is None and not is_running(f"sleep {seconds}".encode()):
+            time.sleep(0.01)
+        below = list(open_below(sweep.pid))
+        sweep.kill()
+    assert len(below) >= 4, "the gateway, a worker, its sandbox, what sleeps in there"
+    for descriptor in below:
+        select.select([descriptor], [], [])
+        os.close(descriptor)
+    assert not is_running(f"sleep {seconds}".encode())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["INT", "TERM", "HUP"])
 def test_an_interrupt_ends_a_sweep_cleanly_and_resume_finishes_it(
     example: Path, tmp_path: Path, public_path: Path, number: signal.Signals
 ) -> None:
