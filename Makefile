@@ -44,7 +44,8 @@ lint: setup ## format, lint, types, imports, dependencies, rules of the house
 	$(BIN)/python -m pytest -q -n 0 tests/architecture/test_house.py tests/architecture/test_attack_table.py
 
 bench: setup ## run every benchmark; keep the machine idle
-	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+	over=; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark" || over+=" $$benchmark"; done; \
+	  [[ -z $$over ]] || { echo "over its limit, or could not run:$$over" >&2; exit 1; }
 
 setup: ## make .venv hold what requirements/dev.lock lists
 	@requirements/setup dev
