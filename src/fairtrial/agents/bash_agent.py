@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from fairtrial.agents.events import Events, count_of, items_of, member_of, members_of, shortened, text_of, truth_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, missing
-from fairtrial.agents.sessions import base_environment, empty_skills, refuse_impossible, skill_files, withheld_tools
+from fairtrial.agents.sessions import base_environment, keep_skills, refuse_impossible, skill_files, withheld_tools
 from fairtrial.model.agent import (
     AGENT_ROOT,
     AgentProbe,
@@ -73,7 +73,7 @@ class BashAgent:
             stdin=request.prompt.encode(),
             files=skill_files(request, skills),
             binds=installation.binds,
-            tmpfs=empty_skills(request, skills),
+            tmpfs=keep_skills(request, skills),
             cwd=request.workspace,
         )
 

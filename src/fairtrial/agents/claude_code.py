@@ -25,8 +25,8 @@ from fairtrial.agents.installed import asked_version, bind_beside_system, found,
 from fairtrial.agents.sessions import (
     CONFIG_ROOT,
     base_environment,
-    empty_skills,
     json_file,
+    keep_skills,
     refuse_impossible,
     skill_files,
     withheld_names,
@@ -107,7 +107,7 @@ class ClaudeCode:
             stdin=request.prompt.encode(),
             files=files,
             binds=installation.binds,
-            tmpfs=empty_skills(request, skills),
+            tmpfs=keep_skills(request, skills),
             cwd=request.workspace,
         )
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from fairtrial.agents.events import Events, count_of, member_of, shortened, text_of, usage_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
-from fairtrial.agents.sessions import base_environment, refuse_impossible, skill_files, withheld_tools
+from fairtrial.agents.sessions import base_environment, keep_skills, refuse_impossible, skill_files, withheld_tools
 from fairtrial.model.agent import (
     AGENT_ROOT,
     AgentProbe,
@@ -75,14 +75,15 @@ class Codex:
     def session(self, request: SessionRequest, installation: Installation) -> SessionPlan:
         """One headless session; the prompt goes in by standard input, everything else stands in its configuration."""
         refuse_impossible(self, request)
-        home = f"{request.home}/.codex"
+        home, skills = f"{request.home}/.codex", f"{request.home}/{self.skills_directory}"
         config = File(target=f"{home}/config.toml", content=_config(request).encode())
         return SessionPlan(
             argv=(*installation.argv, "exec", "--json", "--strict-config", "--skip-git-repo-check", "-"),
             env=base_environment(request, installation) | {"CODEX_HOME": home, TOKEN_VARIABLE: request.token},
             stdin=request.prompt.encode(),
-            files=(config, *skill_files(request, f"{request.home}/{self.skills_directory}")),
+            files=(config, *skill_files(request, skills)),
             binds=installation.binds,
+            tmpfs=keep_skills(request, skills),
             cwd=request.workspace,
         )
 

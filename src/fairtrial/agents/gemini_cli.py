@@ -15,8 +15,8 @@ from fairtrial.agents.events import Events, count_of, member_of, members_of, sho
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
 from fairtrial.agents.sessions import (
     base_environment,
-    empty_skills,
     json_file,
+    keep_skills,
     refuse_impossible,
     skill_files,
     withheld_names,
@@ -98,7 +98,7 @@ class GeminiCli:
             stdin=request.prompt.encode(),
             files=(settings, *skill_files(request, skills)),
             binds=installation.binds,
-            tmpfs=empty_skills(request, skills),
+            tmpfs=keep_skills(request, skills),
             cwd=request.workspace,
         )
 

@@ -14,8 +14,8 @@ from fairtrial.agents.events import Events, cost_of, count_of, member_of, shorte
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
 from fairtrial.agents.sessions import (
     base_environment,
-    empty_skills,
     json_file,
+    keep_skills,
     refuse_impossible,
     skill_files,
     withheld_names,
@@ -88,7 +88,7 @@ class OpenCode:
             stdin=request.prompt.encode(),
             files=(config, *skill_files(request, skills)),
             binds=installation.binds,
-            tmpfs=empty_skills(request, skills),
+            tmpfs=keep_skills(request, skills),
             cwd=request.workspace,
         )
 

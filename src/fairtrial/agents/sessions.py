@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
 from fairtrial.errors import UsageError
@@ -14,8 +15,8 @@ __all__ = [
     "CONFIG_ROOT",
     "SYSTEM_PATH",
     "base_environment",
-    "empty_skills",
     "json_file",
+    "keep_skills",
     "refuse_impossible",
     "skill_files",
     "withheld_names",
@@ -26,6 +27,8 @@ CONFIG_ROOT: Final = "/opt/agent-config"
 """Where generated files are that belong into no home directory."""
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _PAGE_BYTES: Final = 4096
+_ABOVE_SKILLS_BYTES: Final = 512 << 20
+"""What an agent may write beside its user's skills: settings, transcripts, caches."""
 
 
 def base_environment(request: SessionRequest, installation: Installation) -> dict[str, str]:
@@ -94,9 +97,20 @@ def skill_files(request: SessionRequest, directory: str) -> tuple[File, ...]:
     )
 
 
-def empty_skills(request: SessionRequest, directory: str) -> tuple[Tmpfs, ...]:
-    """A mask over the user's skills where none are placed: one made during a session could shadow the evaluated one."""
-    return () if request.skills else (Tmpfs(target=directory, size_bytes=_PAGE_BYTES, access=Access.READ_ONLY),)
+def keep_skills(request: SessionRequest, directory: str) -> tuple[Tmpfs, ...]:
+    """Keep the user's skills as they are placed, or none where none are: one made meanwhile could shadow another.
+
+    Their directory is read-only. A directory above it could be renamed with all that is mounted in it, and another put
+    in its place; a mount cannot, so each of them is one.
+    """
+    place = PurePosixPath(directory)
+    above = [
+        each for each in reversed(place.parents) if each.is_relative_to(request.home) and str(each) != request.home
+    ]
+    return (
+        *(Tmpfs(target=str(each), size_bytes=_ABOVE_SKILLS_BYTES) for each in above),
+        Tmpfs(target=directory, size_bytes=_PAGE_BYTES, access=Access.READ_ONLY),
+    )
 
 
 def json_file(target: str, value: Mapping[str, object]) -> File:

@@ -1,11 +1,12 @@
 """One way to look resolved a test; each fails closed, with the kind that it should have."""
 
 import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -205,6 +206,42 @@ def test_what_the_operator_told_the_same_agents_at_home_is_nowhere_inside(
     (session,) = row["environment"]
     assert (session["skills"], session["mcp_servers"], session["hooks"]) == ({}, {}, {})
     assert mark not in str(row)
+
+
+REPLACE_SKILL: Final = """
+exec 2>/dev/null
+for place in ~ ~/.claude ~/.claude/skills ~/.claude/skills/acme-work; do
+  mv -T $place $place.away && echo MO''VED $place
+done
+mkdir -p ~/.claude/skills/acme-work
+printf -- '---\\nname: acme-work\\ndescription: how\\n---\\nFOR''GED\\n' >~/.claude/skills/acme-work/SKILL.md
+cat ~/.claude/skills/*/SKILL.md
+echo tr''ied
+"""
+
+
+def test_a_placed_skill_cannot_be_replaced_with_the_directories_above_it(trial: RunTrial) -> None:
+    turns = [
+        {"calls": [{"tool": "Bash", "input": {"command": REPLACE_SKILL}}]},
+        {"calls": [{"tool": "Skill", "input": {"skill": "acme-work"}}]},
+        {"calls": [{"tool": "Bash", "input": {"command": MEND}}]},
+        {"text": "Done."},
+    ]
+    row = trial(turns, arm="workflow_direct")
+    assert (row["resolved"], row["skill_invoked"]) == (True, True), row["error_detail"]
+    tried, loaded, _ = [event["output"] for line in said(row).splitlines() if (event := json.loads(line)).get("name")]
+    assert "tried" in tried
+    assert "MOVED" not in tried
+    for text in (tried, loaded):
+        assert "Do it." in text
+        assert "FORGED" not in text
+
+
+def test_a_skill_cannot_be_made_where_none_was_placed(trial: RunTrial) -> None:
+    text = said(trial(agent="bash-agent", cheat=REPLACE_SKILL))
+    assert "tried" in text
+    assert "MOVED" not in text
+    assert "FORGED" not in text
 
 
 def test_output_that_is_no_text_is_kept_and_hurts_nothing(trial: RunTrial) -> None:

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from importlib.metadata import entry_points
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -102,11 +102,16 @@ def test_a_skill_that_is_withheld_is_in_no_prompt() -> None:
     assert json.loads(file_of(plan, "session.yaml"))["run"]["task"] == PROMPT
 
 
-@pytest.mark.parametrize("agent", [BashAgent, ClaudeCode, GeminiCli, OpenCode])
-def test_without_placed_skills_the_users_skills_are_masked(agent: type[Agent]) -> None:
-    (mask,) = plan_of(agent).tmpfs
-    assert (mask.target, mask.access) == (f"/home/agent/{agent.skills_directory}", Access.READ_ONLY)
-    assert plan_of(agent, skills=(SKILL,)).tmpfs == ()
+@pytest.mark.parametrize("skills", [(), (SKILL,)])
+@pytest.mark.parametrize("agent", [BashAgent, ClaudeCode, Codex, GeminiCli, OpenCode])
+def test_the_users_skills_are_read_only_below_mounts_that_cannot_be_renamed(
+    agent: type[Agent], skills: tuple[Skill, ...]
+) -> None:
+    *above, mask = plan_of(agent, skills=skills).tmpfs
+    place = PurePosixPath("/home/agent") / str(agent.skills_directory)
+    assert (mask.target, mask.access) == (str(place), Access.READ_ONLY)
+    between = [str(each) for each in place.parents if each.is_relative_to("/home/agent")][-2::-1]
+    assert [(each.target, each.access) for each in above] == [(each, Access.READ_WRITE) for each in between]
 
 
 @pytest.mark.parametrize("agent", [Nop, Reference])
