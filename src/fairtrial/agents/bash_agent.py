@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from fairtrial.agents.events import Events, count_of, items_of, member_of, members_of, shortened, text_of, truth_of
-from fairtrial.agents.installed import asked_version, bind_beside_system, found, missing
+from fairtrial.agents.installed import asked_version, found, missing
 from fairtrial.agents.sessions import base_environment, keep_skills, refuse_impossible, skill_files, withheld_tools
+from fairtrial.host.payload import payload_file
 from fairtrial.model.agent import (
     AGENT_ROOT,
     AgentProbe,
@@ -54,7 +55,7 @@ class BashAgent:
         if told is None or tuple(map(int, told.split(".")[:2])) < (3, 9):
             return missing(f"no Python 3.9 or newer at {PYTHON}", self.install)
         file = Path(__file__).resolve().parents[1] / "payload" / "bash_agent.py"
-        installation = Installation(argv=(PYTHON, "-I", "-S", INSIDE), binds=bind_beside_system(file, INSIDE))
+        installation = Installation(argv=(PYTHON, "-I", "-S", INSIDE))
         return found(file, VERSION, VERSION, installation)
 
     def session(self, request: SessionRequest, installation: Installation) -> SessionPlan:
@@ -71,7 +72,7 @@ class BashAgent:
             argv=installation.argv,
             env=base_environment(request, installation) | own,
             stdin=request.prompt.encode(),
-            files=skill_files(request, skills),
+            files=(payload_file(INSIDE), *skill_files(request, skills)),
             binds=installation.binds,
             tmpfs=keep_skills(request, skills),
             cwd=request.workspace,

@@ -22,12 +22,12 @@ from fairtrial.errors import HostError, IntegrityError
 from fairtrial.host.files import remove_tree, write_durably
 from fairtrial.host.limits import Enforcement, Space
 from fairtrial.host.lock import acquire_lock
+from fairtrial.host.payload import payload_file
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import SEARCH_PATH, Slot
 from fairtrial.model.bench import Task
 from fairtrial.model.context import INDEX, ContextCommand, ContextInstallation, ContextProbe, Described
 from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Limits, SandboxResult, SandboxSpec
-from fairtrial.payload import __path__ as payload_path
 from fairtrial.plugins import Plugin, load_plugin
 from fairtrial.protocols import Context
 from fairtrial.workspace.layers import Base, Room, Storage, open_layer
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 CONTEXTS: Final = "contexts"
-TOOL_HOST: Final = "/opt/tool_host.py"
+TOOL_HOST: Final = "/opt/tool-host/tool_host.py"
 MOST_ENTRIES: Final = 250_000
 MOST_BYTES: Final = 2 << 30
 MOST_SCANNED_BYTES: Final = 64 << 20
@@ -363,7 +363,7 @@ def context_sandbox(found: FoundContext, command: ContextCommand, *, tree: Path,
             Bind(source=tree, target=WORKSPACE),
             *found.installation.binds,
             Bind(source=index, target=INDEX),
-            Bind(source=Path(payload_path[0]).resolve() / "tool_host.py", target=TOOL_HOST),
         ),
+        files=(payload_file(TOOL_HOST),),
         limits=Limits(wall_s=command.wall_s),
     )

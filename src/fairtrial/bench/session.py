@@ -21,19 +21,19 @@ from fairtrial.gateway.control import TrialClosed, TrialOpened, TrialOpening
 from fairtrial.gateway.ledger import WireRow, read_ledger
 from fairtrial.gateway.policy import Limits, UnnamedModel
 from fairtrial.host.clock import utc_now
+from fairtrial.host.payload import payload_file
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
 from fairtrial.model.bench import Phase, SkillFiles
 from fairtrial.model.sandbox import Access, Bind, Capture, SandboxResult, SandboxSpec
 from fairtrial.model.trial import BenchSpec
-from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.layers import Layer
 
 __all__ = ["RELAY", "Session", "SessionOrder", "run_session"]
 
 PORT: Final = int(ENDPOINT.rpartition(":")[2])
-RELAY: Final = "/opt/relay.py"
+RELAY: Final = "/opt/relay/relay.py"
 SOCKET_ROOT: Final = "/run/model"
 RELAY_GRACE_S: Final = 10.0
 START_UP_S: Final = 30.0
@@ -216,10 +216,10 @@ def _sandbox(
     binds = (*_workspace(layer, order.desk), *node.binds(task), *plan.binds)
     if plugin is not None:
         binds = (*binds, Bind(source=frozen_plugin(node.blobs, plugin), target=PLUGIN_ROOT))
-    argv = plan.argv
+    argv, files = plan.argv, plan.files
     if opened is not None:
-        relay = Bind(source=Path(payload_path[0]).resolve() / "relay.py", target=RELAY)
-        binds = (*binds, Bind(source=Path(opened.directory), target=SOCKET_ROOT), relay)
+        binds = (*binds, Bind(source=Path(opened.directory), target=SOCKET_ROOT))
+        files = (*files, payload_file(RELAY))
         inside = f"{SOCKET_ROOT}/{Path(opened.socket).name}"
         argv = ("/usr/bin/python3", "-I", "-S", RELAY, str(PORT), inside, "--", *plan.argv)
     limits = limits_of(task.limits, wall_s=order.timeout_s + RELAY_GRACE_S if opened is not None else order.timeout_s)
@@ -234,7 +234,7 @@ def _sandbox(
         },
         cwd=plan.cwd,
         binds=binds,
-        files=plan.files,
+        files=files,
         stdin=plan.stdin,
         capture=Capture.SOCKET,
         limits=limits,
@@ -257,7 +257,7 @@ def _run(
         if order.index is not None:
             found = node.context(order.index.context)
             server = stack.enter_context(ToolServer(found, order.index, node.host, tree=layer.merged))
-            spec = replace(spec, binds=(*spec.binds, *server.binds))
+            spec = replace(spec, binds=(*spec.binds, *server.binds), files=(*spec.files, *server.files))
         result = run_sandbox(
             spec,
             slot=node.slot,

@@ -19,17 +19,17 @@ from fairtrial.errors import HostError
 from fairtrial.gateway.ledger import Ending, WireRow
 from fairtrial.host.files import remove_tree, write_durably
 from fairtrial.host.listener import listen_unix
+from fairtrial.host.payload import payload_file
 from fairtrial.host.sandbox import Sandbox, blame, start_sandbox
 from fairtrial.model.agent import McpServer
 from fairtrial.model.sandbox import Bind, Capture, Limits, SandboxState
-from fairtrial.payload import __path__ as payload_path
 from fairtrial.store.redact import Redactor
 from fairtrial.store.strict_json import MalformedJsonError, parse_object
 
 __all__ = ["OTHER", "ServerSeen", "ToolServer", "WireTools", "bridge_to", "read_log", "tool_markers", "wire_tools"]
 
 SOCKET_ROOT: Final = "/run/tools"
-BRIDGE: Final = "/opt/bridge.py"
+BRIDGE: Final = "/opt/bridge/bridge.py"
 SOCKET: Final = "s"
 MOST_LOGGED_BYTES: Final = 64 << 20
 PROCESSES: Final = 256
@@ -84,7 +84,8 @@ class ToolServer:
 
     Attributes:
         sandbox: The server's; whoever waits for the session looks after it meanwhile.
-        binds: What the session's sandbox gets.
+        binds: What is mounted in the session's sandbox.
+        files: What else the session's sandbox gets.
     """
 
     def __init__(self, found: FoundContext, built: BuiltIndex, host: Host, *, tree: Path) -> None:
@@ -128,8 +129,8 @@ class ToolServer:
             finally:
                 os.close(listener)  # with the server's own it is gone, and whoever calls is told so
             self._held = stack.pop_all()
-        bridge = Path(payload_path[0]).resolve() / "bridge.py"
-        self.binds = (Bind(source=room, target=SOCKET_ROOT), Bind(source=bridge, target=BRIDGE))
+        self.binds = (Bind(source=room, target=SOCKET_ROOT),)
+        self.files = (payload_file(BRIDGE),)
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fairtrial.errors import UsageError
+from fairtrial.host.payload import payload_file
 from fairtrial.judging.proof import NONCE_FD, PROOF_FD
 from fairtrial.judging.stage import ORACLE_ROOT, target_inside
 from fairtrial.judging.values import Isolation, OracleSpec, Runner
@@ -34,7 +35,6 @@ NO_PROGRAM: Final = 127
 _HERE: Final = "/fairtrial"
 CANDIDATE: Final = f"{_HERE}/candidate"
 CANDIDATE_SOCKET: Final = f"{_HERE}/candidate.sock"
-_PAYLOAD: Final = Path(__file__).resolve().parents[1] / "payload"
 _SCRIPTS: Final = ("test_runner.py", "pytest_child.py", "unittest_child.py", "node_reporter.mjs")
 _ROOT_VARIABLE: Final = "FAIRTRIAL_ORACLE_ROOT"
 _PYTEST_SETTINGS: Final = ("-c", "--config-file", "--rootdir")
@@ -63,12 +63,12 @@ def oracle_environment(oracle: OracleSpec) -> dict[str, str]:
 
 def candidate_client() -> File:
     """What an oracle calls to have a command run in the candidate's sandbox."""
-    return File(target=CANDIDATE, content=_script("candidate.py"), mode=0o555)
+    return payload_file(CANDIDATE, script="candidate.py", mode=0o555)
 
 
 def candidate_host() -> Command:
     """What runs commands in the candidate's sandbox."""
-    host = File(target=f"{_HERE}/candidate_host.py", content=_script("candidate_host.py"))
+    host = payload_file(f"{_HERE}/candidate_host.py")
     return Command(("/usr/bin/python3", "-I", "-S", host.target), (host,))
 
 
@@ -96,7 +96,7 @@ def runner_command(oracle: OracleSpec, runner: Runner, settings: bytes | None) -
         "expect_tests": oracle.expect_tests,
         "here": _HERE,
     }
-    files = [File(target=f"{_HERE}/{name}", content=_script(name)) for name in _SCRIPTS]
+    files = [payload_file(f"{_HERE}/{name}") for name in _SCRIPTS]
     files.append(File(target=f"{_HERE}/plan.json", content=json.dumps(plan).encode()))
     argv = ("/usr/bin/python3", "-I", "-S", f"{_HERE}/test_runner.py", f"{_HERE}/plan.json")
     return Command(argv, tuple(files))
@@ -114,11 +114,6 @@ def shell_command(text: str) -> Command:
     """
     shell = File(target=f"{_HERE}/sh", content=_shell(), mode=0o111)
     return Command((shell.target, "-c", _PROLOGUE + text), (shell,))
-
-
-@cache
-def _script(name: str) -> bytes:
-    return (_PAYLOAD / name).read_bytes()
 
 
 @cache

@@ -168,12 +168,13 @@ def test_a_limit_ends_the_trial_and_nothing_else(trial: RunTrial, script: str, l
     assert trial(agent="reference")["resolved"] is True
 
 
-def test_nothing_inside_tells_task_arm_or_user(trial: RunTrial, world: Path) -> None:
+@pytest.mark.parametrize("agent", ["nop", "bash-agent"])
+def test_nothing_inside_tells_task_arm_or_user(trial: RunTrial, world: Path, agent: str) -> None:
     script = (
         "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/self/mountinfo /etc/passwd | tr '\\0' '\\n'; hostname"
     )
-    text = said(cheat(trial, script))
-    for word in ("mend-add", "baseline", str(world), os.environ["HOME"], "pytest"):
+    text = said(trial(agent=agent, cheat=script))
+    for word in ("mend-add", "baseline", str(world), os.environ["HOME"], "pytest", "fairtrial/", "payload/"):
         assert word not in text, word
 
 

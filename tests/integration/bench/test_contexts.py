@@ -204,6 +204,7 @@ def ask(hidden_world: World, tmp_path: Path) -> Iterator[Callable[..., tuple[lis
                 env={},
                 cwd="/",
                 binds=server.binds,
+                files=server.files,
                 stdin=asked,
             )
             result = run_sandbox(
@@ -225,6 +226,13 @@ def test_a_session_reaches_the_server_by_socket_and_bridge(
     assert (server.calls, server.ended) == ({"look": 1, "see": 1}, "stopped")
 
 
+def test_no_mount_of_a_session_with_a_server_tells_where_we_lie(hidden_world: World) -> None:
+    host = hidden_world.host
+    with ToolServer(hidden_world.found(), hidden_world.build(), host, tree=hidden_world.template.tree) as server:
+        assert [bind.source for bind in server.binds if not bind.source.is_relative_to(host.slot.root)] == []
+        assert [file.target for file in server.files] == [BRIDGE]
+
+
 def test_a_tool_that_changes_the_tree_is_refused_and_could_not(
     ask: Callable[..., tuple[list[dict[str, Any]], ServerSeen]], hidden_world: World
 ) -> None:
@@ -241,6 +249,7 @@ def test_a_tool_that_changes_the_tree_is_refused_and_could_not(
             env={},
             cwd="/",
             binds=open_server.binds,
+            files=open_server.files,
             stdin=call,
         )
         result = run_sandbox(spec, slot=host.slot, enforcement=host.enforcement, capture_bytes=1 << 16)
@@ -258,6 +267,7 @@ def test_the_log_of_a_server_holds_no_secret(hidden_world: World, tmp_path: Path
             env={},
             cwd="/",
             binds=server.binds,
+            files=server.files,
             stdin=json.dumps(call).encode() + b"\n",
         )
         assert run_sandbox(spec, slot=host.slot, enforcement=host.enforcement).ok

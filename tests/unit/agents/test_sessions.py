@@ -17,7 +17,16 @@ from fairtrial.agents.nop import Nop
 from fairtrial.agents.opencode import OpenCode
 from fairtrial.agents.reference import Reference
 from fairtrial.errors import UsageError
-from fairtrial.model.agent import Installation, McpServer, SessionPlan, SessionRequest, Skill, SkillProof, Tool
+from fairtrial.model.agent import (
+    AGENT_ROOT,
+    Installation,
+    McpServer,
+    SessionPlan,
+    SessionRequest,
+    Skill,
+    SkillProof,
+    Tool,
+)
 from fairtrial.model.sandbox import Access
 from fairtrial.protocols import Agent
 
@@ -79,7 +88,8 @@ def test_nothing_of_our_own_environment_is_in_a_session(agent: type[Agent], monk
 @pytest.mark.parametrize("agent", WITH_MODEL)
 def test_the_endpoint_is_the_only_address_in_a_session(agent: type[Agent]) -> None:
     plan = plan_of(agent, mcp=(SERVER,) if agent.speaks_mcp else ())
-    words = [*plan.argv, *plan.env.values(), *(file.content.decode() for file in plan.files)]
+    files = [file.content.decode() for file in plan.files if not file.target.startswith(f"{AGENT_ROOT}/")]
+    words = [*plan.argv, *plan.env.values(), *files]
     addresses = [part for word in words for part in word.split() if "http" in part and "://" in part]
     assert addresses
     assert all("http://127.0.0.1:8484" in address for address in addresses)
