@@ -25,10 +25,11 @@ from fairtrial.host.payload import payload_file
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.model.agent import Report, SessionPlan, SessionRequest, Skill, SkillProof
 from fairtrial.model.bench import Phase, SkillFiles
-from fairtrial.model.sandbox import Access, Bind, Capture, SandboxResult, SandboxSpec
+from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Capture, SandboxResult, SandboxSpec
 from fairtrial.model.trial import BenchSpec
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.layers import Layer
+from fairtrial.workspace.tree import Tree
 
 __all__ = ["RELAY", "Session", "SessionOrder", "run_session"]
 
@@ -51,6 +52,7 @@ class SessionOrder:
         patch: What the reference agent applies.
         cheat: Shell script that runs instead of the agent, or None.
         directory: Where transcript and wire log go.
+        skills: Where in the tree skills may lie that it cannot write.
         limits: What is left of the trial's budget.
         desk: Where it leaves its review: then it cannot write the tree. None for a session that works on the tree.
         index: The index whose tools the session has, or None.
@@ -63,6 +65,7 @@ class SessionOrder:
     patch: bytes
     cheat: bytes | None
     directory: Path
+    skills: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     desk: Layer | None = None
     index: BuiltIndex | None = None
@@ -213,7 +216,7 @@ def _sandbox(
     task = order.spec.bench.task
     deadline_s = utc_now().timestamp() + order.timeout_s
     plugin = order.spec.bench.arm.plugin
-    binds = (*_workspace(layer, order.desk), *node.binds(task), *plan.binds)
+    binds = (*_workspace(layer, order), *node.binds(task), *plan.binds)
     if plugin is not None:
         binds = (*binds, Bind(source=frozen_plugin(node.blobs, plugin), target=PLUGIN_ROOT))
     argv, files = plan.argv, plan.files
@@ -242,10 +245,13 @@ def _sandbox(
     return replace(spec, tmpfs=(*spec.tmpfs, *plan.tmpfs))
 
 
-def _workspace(layer: Layer, desk: Layer | None) -> tuple[Bind, ...]:
-    """The tree; a review cannot write it, and has a directory of its own."""
+def _workspace(layer: Layer, order: SessionOrder) -> tuple[Bind, ...]:
+    """The tree, but for its skills that are kept; a review cannot write any of it, and has a directory of its own."""
     tree = workspace_bind(layer)
-    return (tree,) if desk is None else (replace(tree, access=Access.READ_ONLY), desk_bind(desk))
+    if order.desk is not None:
+        return replace(tree, access=Access.READ_ONLY), desk_bind(order.desk)
+    found = [skill for skill in order.skills if Tree(layer.merged).is_directory(skill.encode())]
+    return tree, *(Bind(source=layer.merged / skill, target=f"{WORKSPACE}/{skill}") for skill in found)
 
 
 def _run(

@@ -50,14 +50,15 @@ from fairtrial.model.trial import BenchSpec
 from fairtrial.protocols import Agent
 from fairtrial.store.redact import Redactor
 from fairtrial.workspace.archive import pack_change
+from fairtrial.workspace.artifact import find_artifact
 from fairtrial.workspace.change import Change, Entry, Kind, read_change
 from fairtrial.workspace.churn import measure_churn
-from fairtrial.workspace.fingerprint import find_artifact
 from fairtrial.workspace.layers import Layer, open_layer
 
 __all__ = [
     "CHANGE",
     "between",
+    "demanded_skills",
     "rewritten_skill",
     "run_bench_trial",
     "shown_paths",
@@ -216,6 +217,7 @@ def _work(
             patch=node.blobs.read(bench.patch) if bench.patch else b"",
             cheat=node.blobs.read(bench.cheat) if bench.cheat else None,
             directory=directory,
+            skills=demanded_skills(bench.arm.phases, places),
             limits=budget_left(bench.arm.budget, work.sessions),
             desk=desk,
             index=index,
@@ -303,8 +305,13 @@ def skill_places(directory: str | None) -> tuple[str, ...]:
 
 def rewritten_skill(changed: Change, phases: tuple[Phase, ...], places: tuple[str, ...]) -> bytes | None:
     """The first changed path in a skill that a phase demands, or None; pure."""
-    skills = tuple(f"{place}/{each.skill}/".encode() for each in phases if each.skill is not None for place in places)
-    return next((entry.path for entry in changed.entries if entry.path.startswith(skills)), None)
+    within = tuple(f"{skill}/".encode() for skill in demanded_skills(phases, places))
+    return next((entry.path for entry in changed.entries if entry.path.startswith(within)), None)
+
+
+def demanded_skills(phases: tuple[Phase, ...], places: tuple[str, ...]) -> tuple[str, ...]:
+    """Where in a tree the skills would lie that some phase demands; pure."""
+    return tuple(f"{place}/{each.skill}" for each in phases if each.skill is not None for place in places)
 
 
 def between(before: Change, now: Change) -> Change:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -243,6 +244,42 @@ def test_a_skill_cannot_be_made_where_none_was_placed(trial: RunTrial) -> None:
     assert "tried" in text
     assert "MOVED" not in text
     assert "FORGED" not in text
+
+
+REWRITE_SKILL: Final = """
+exec 2>/dev/null
+cd .claude/skills
+mv -T acme-work away && echo MO''VED
+mkdir -p acme-work/build
+echo FOR''GED >acme-work/build/more.md
+echo FOR''GED >acme-work/SKILL.md
+cat acme-work/SKILL.md acme-work/build/more.md
+echo tr''ied
+"""
+
+
+def test_a_skill_of_the_repository_cannot_be_rewritten_for_a_while(trial: RunTrial, world: Path) -> None:
+    """Not even a file that git ignores, of which no change would tell."""
+    shutil.copytree(world / "acme-work", world / "repo" / ".claude" / "skills" / "acme-work")
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    for words in (("add", "-A"), (*identity, "commit", "-q", "-m", "a skill")):
+        subprocess.run(["git", *words], cwd=world / "repo", env=env, check=True)
+    turns = [
+        {"calls": [{"tool": "Bash", "input": {"command": REWRITE_SKILL}}]},
+        {"calls": [{"tool": "Skill", "input": {"skill": "acme-work"}}]},
+        {"calls": [{"tool": "Bash", "input": {"command": "git checkout -q -- .claude && rm -rf .claude/skills/away"}}]},
+        {"calls": [{"tool": "Bash", "input": {"command": MEND}}]},
+        {"text": "Done."},
+    ]
+    row = trial(turns, arm="workflow_direct")
+    tried, loaded, *_ = [event["output"] for line in said(row).splitlines() if (event := json.loads(line)).get("name")]
+    assert "tried" in tried
+    assert "MOVED" not in tried
+    for text in (tried, loaded):
+        assert "Do it." in text
+        assert "FORGED" not in text
+    assert (row["resolved"], row["skill_invoked"], row["diff_files"]) == (True, True, 1), row["error_detail"]
 
 
 def test_output_that_is_no_text_is_kept_and_hurts_nothing(trial: RunTrial) -> None:

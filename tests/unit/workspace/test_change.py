@@ -11,9 +11,9 @@ from fairtrial.host.slot import Slot
 from fairtrial.model.sandbox import Limit
 from fairtrial.workspace import change as change_module
 from fairtrial.workspace.archive import pack_change, unpack_change
+from fairtrial.workspace.artifact import find_artifact
 from fairtrial.workspace.change import Change, Kind, apply_change, read_change, room_for
 from fairtrial.workspace.churn import measure_churn
-from fairtrial.workspace.fingerprint import find_artifact, fingerprint
 from fairtrial.workspace.frozen import load_layer, save_layer
 from fairtrial.workspace.layers import Base, Layer, Room, Storage
 from fairtrial.workspace.template import Template
@@ -417,21 +417,6 @@ def test_layers_are_overlays_where_this_process_owns_its_mounts(
 ) -> None:
     assert slot.mounts is (os.getpid() == 1), slot.reason
     assert (layer_over(make(BASE)).upper is not None) is slot.mounts
-
-
-def test_a_fingerprint_sees_names_bits_and_bytes_and_refuses_links(
-    make: MakeTemplate, layer_over: OpenLayer, act: Act
-) -> None:
-    layer = layer_over(make(BASE))
-    seen = [fingerprint(layer.merged, ["d", "nowhere"])]
-    for script in ("echo x >>d/b.txt", "chmod 755 d/b.txt", "mv d/b.txt d/c.txt", "mkdir d/n; echo n >d/n/n", "true"):
-        act(layer, script)
-        seen.append(fingerprint(layer.merged, ["d", "nowhere"]))
-    assert len(set(seen)) == 5
-    assert seen[-1] == seen[-2]
-    act(layer, "ln -s /etc/passwd d/l")
-    with pytest.raises(IntegrityError, match="d/l: not a regular file"):
-        fingerprint(layer.merged, ["d"])
 
 
 def test_names_that_git_refuses_are_not_credited_and_break_nothing(
