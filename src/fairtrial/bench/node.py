@@ -4,6 +4,7 @@ A template is made once for each (repository, commit, hidden paths), a set-up la
 set-up; trials only put layers over them.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -287,6 +288,7 @@ class Node:
             copy_assets(self.blobs.root.parent / ASSETS, task, layer, slot=self.slot)
             if task.setup is not None:
                 self._run_setup(task, task.setup, layer)
+            _require_hidden(task, Tree(layer.merged))
             saved = save_layer(layer, slot=self.slot)
             written.write_text(content_of_layer(saved))
             saved.rename(archive)
@@ -318,6 +320,14 @@ class Node:
     def close(self) -> None:
         """Let go of the set-up layers."""
         self._held.close()
+
+
+def _require_hidden(task: Task, tree: Tree) -> None:
+    for path in task.hidden:
+        if tree.mode(os.fsencode(path)) is not None:
+            raise HostError(
+                f"task {task.id}: setup makes {path!r}, which is hidden; let it make nothing there, or do not hide it"
+            )
 
 
 def _dependency(source: Path, target: str) -> Bind:

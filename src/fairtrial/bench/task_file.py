@@ -5,7 +5,7 @@ Owns the form of the file. What its paths and refs stand for is `tasks`'s.
 
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import PurePosixPath
 from typing import Annotated, Final
 
@@ -200,7 +200,13 @@ class TaskEntry:
         _require_apart("sandbox_copy", self.sandbox_copy)
         for each in self.sandbox_dependencies:
             _require_path("source", each.source)
-        _require_apart("sandbox_dependencies: target", tuple(each.target for each in self.sandbox_dependencies))
+        targets = tuple(each.target for each in self.sandbox_dependencies)
+        _require_apart("sandbox_dependencies: target", targets)
+        _require_none_hidden("sandbox_copy", self.sandbox_copy, self.hidden)
+        _require_none_hidden(
+            "sandbox_dependencies: source", tuple(each.source for each in self.sandbox_dependencies), self.hidden
+        )
+        _require_none_hidden("sandbox_dependencies: target", targets, self.hidden)
         _require_path("reference", self.reference)
         if self.isolation is IsolationMode.PROCESS and any(each.into is Into.WORKSPACE for each in self.oracle.files):
             raise ValueError(
@@ -276,3 +282,10 @@ def _require_apart(name: str, paths: tuple[str, ...]) -> None:
     for earlier, later in pairwise(ordered):
         if later[: len(earlier)] == earlier:
             raise ValueError(f"{name}: {'/'.join(later)!r} lies in {'/'.join(earlier)!r}; name only one of them")
+
+
+def _require_none_hidden(name: str, paths: tuple[str, ...], hidden: tuple[str, ...]) -> None:
+    """Refuse paths that would bring back what is hidden: those that lie in it, and those that hold it."""
+    for path, kept in product(paths, hidden):
+        if f"{path}/".startswith(f"{kept}/") or f"{kept}/".startswith(f"{path}/"):
+            raise ValueError(f"{name}: {path!r} would bring back {kept!r}, which is hidden; leave one of them out")

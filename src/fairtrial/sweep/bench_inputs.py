@@ -24,6 +24,7 @@ from fairtrial.bench.environment import Seen, describe_arm, require_declared, un
 from fairtrial.bench.index import find_context
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.review import require_same_kind
+from fairtrial.bench.secrecy import require_secrecy
 from fairtrial.bench.shadows import refuse_shadowed_skills
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
 from fairtrial.errors import HostError, IntegrityError, UsageError
@@ -156,6 +157,7 @@ def open_inputs(
     """
     is_check = options.control_runs is not None
     tasks, skipped = bind_tasks(options, blobs, commits=commits)
+    require_secrecy(tasks)
     defaults = Defaults(
         agent=options.agent,
         model=options.model,

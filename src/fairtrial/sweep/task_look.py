@@ -10,8 +10,9 @@ from typing import Final
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.judge import check_base
 from fairtrial.bench.node import BLOBS, Node
+from fairtrial.bench.secrecy import require_secrecy
 from fairtrial.bench.tasks import bind_task, read_task_file
-from fairtrial.errors import HostError
+from fairtrial.errors import HostError, UsageError
 from fairtrial.host.limits import probe_limits
 from fairtrial.host.preflight import require_sandboxes
 from fairtrial.host.slot import open_slot
@@ -89,8 +90,9 @@ def look_at_tasks(path: Path, base: Path) -> Iterator[TaskLook]:
         for index, entry in enumerate(parsed.tasks):
             task = bind_task(document, index, entry, node.blobs)
             try:
+                require_secrecy((task,))
                 verdict = check_base(node, task, node.prepare(task), timeout_s=CHECK_S)
-            except HostError as problem:
+            except (HostError, UsageError) as problem:
                 yield TaskLook(
                     task=task.id, commit=task.commit, problem=str(problem), passes=None, missing=None, detail=""
                 )

@@ -219,6 +219,12 @@ def test_hidden_paths_are_not_there(trial: RunTrial) -> None:
     assert row["source_tree"] != row["sanitized_tree"]
 
 
+def test_a_set_up_that_makes_what_is_hidden_is_one_that_failed(trial: RunTrial) -> None:
+    row = trial([DONE], hidden=["tests"], verify="true", setup="mkdir tests && echo > tests/again")
+    assert row["error_kind"] == "infra-error"
+    assert "setup makes 'tests', which is hidden" in row["error_detail"]
+
+
 def test_the_transcript_is_events_with_sorted_keys(trial: RunTrial) -> None:
     row = trial([bash("echo sk-ant-REDACTED"), DONE])
     lines = (row["directory"] / "transcript-work.jsonl").read_text().splitlines()
