@@ -25,7 +25,15 @@ from fairtrial.host.git import GitError, git
 from fairtrial.model.bench import REVIEW_RUNNER, Blob, Cheat, Oracle, OracleFile, Task
 from fairtrial.workspace.template import resolve_commit
 
-__all__ = ["Selection", "bind_task", "binding_changes", "read_task_file", "select_tasks", "task_binding"]
+__all__ = [
+    "MAX_PATCH_BYTES",
+    "Selection",
+    "bind_task",
+    "binding_changes",
+    "read_task_file",
+    "select_tasks",
+    "task_binding",
+]
 
 MAX_ORACLE_FILE_BYTES: Final = 512 << 10
 MAX_ORACLE_BYTES: Final = 2 << 20

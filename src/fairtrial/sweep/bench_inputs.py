@@ -157,7 +157,7 @@ def open_inputs(
     """
     is_check = options.control_runs is not None
     tasks, skipped = bind_tasks(options, blobs, commits=commits)
-    require_secrecy(tasks)
+    require_secrecy(Path(options.tasks), tasks, blobs)
     defaults = Defaults(
         agent=options.agent,
         model=options.model,

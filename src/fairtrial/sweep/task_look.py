@@ -90,7 +90,7 @@ def look_at_tasks(path: Path, base: Path) -> Iterator[TaskLook]:
         for index, entry in enumerate(parsed.tasks):
             task = bind_task(document, index, entry, node.blobs)
             try:
-                require_secrecy((task,))
+                require_secrecy(path, (task,), node.blobs)
                 verdict = check_base(node, task, node.prepare(task), timeout_s=CHECK_S)
             except (HostError, UsageError) as problem:
                 yield TaskLook(

@@ -45,6 +45,33 @@ def test_an_upstream_bug_fix_becomes_a_task_in_five_lines(clone: Path, tmp_path:
     assert controls == {"nop": "held", "reference": "held", "cheat-exit-0-at-import": "held"}
 
 
+def test_tasks_that_are_kept_in_the_repository_itself_are_refused_until_they_are_hidden(tmp_path: Path) -> None:
+    told = shell(
+        "fairtrial init mine && mkdir mine/repository/eval && cd mine && mv tasks.yaml oracles cheats"
+        " references repository/eval && git -C repository add -A && git -C repository -c user.name=t"
+        " -c user.email=t@example.invalid commit -qm tasks",
+        tmp_path,
+    )
+    assert told.returncode == 0, told.stderr
+    tasks = tmp_path / "mine" / "repository" / "eval" / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace("    repo: repository", "    repo: .."))
+    plan = f"fairtrial bench --tasks {tasks} --only linear --arms baseline --agent bash-agent --model m-1 --dry-run"
+    for command in (plan, f"fairtrial check {tasks} --only linear --out c"):
+        done = shell(command, tmp_path)
+        assert done.returncode == 2, done.stdout + done.stderr
+        said = " ".join(done.stderr.split())
+        assert (
+            "'eval/tasks.yaml' is the task file, 'eval/oracles/test_linear.py' is the oracle's test_linear.py" in said
+        )
+        assert "'eval/references/linear.patch' is the reference. Name these paths" in said
+    looked = shell(f"fairtrial doctor --json --tasks {tasks}", tmp_path)
+    (linear,) = (each for each in json.loads(looked.stdout)["checks"] if each["name"] == "task linear")
+    assert (linear["status"], "'eval/tasks.yaml' is the task file" in linear["found"]) == ("cannot", True)
+    tasks.write_text(tasks.read_text().replace("    repo: ..", "    repo: ..\n    hidden: [eval]"))
+    done = shell(plan, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_what_init_says_to_run_runs_and_every_verdict_of_it_can_be_repeated(tmp_path: Path) -> None:
     told = shell("fairtrial init mine", tmp_path)
     assert told.returncode == 0, told.stderr
