@@ -10,6 +10,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ from fairtrial.workspace.tree import Tree
 __all__ = [
     "ASSETS",
     "VITE_SCRATCH",
+    "SnapshotSize",
     "capture_copy",
     "capture_dependency",
     "content_digest",
@@ -50,24 +52,62 @@ class _Item(NamedTuple):
     link: str
 
 
-def capture_copy(repository: Path, path: str, frozen: Path) -> Asset:
+@dataclass(slots=True)
+class SnapshotSize:
+    """How much was captured so far; the assets of one task share its limits.
+
+    Attributes:
+        n_entries: Files, directories and links.
+        n_bytes: Of all files.
+    """
+
+    n_entries: int = 0
+    n_bytes: int = 0
+
+    def add(self, where: Path, n_bytes: int) -> None:
+        """Count one more entry.
+
+        Raises:
+            UsageError: It is one too many, or too large.
+        """
+        self.n_entries += 1
+        self.n_bytes += n_bytes
+        for n, most, unit in ((self.n_entries, MOST_ENTRIES, "entries"), (self.n_bytes, MOST_BYTES, "bytes")):
+            if n > most:
+                raise UsageError(f"{where}: more than {most} {unit} together with what the task names before it")
+
+
+def capture_copy(repository: Path, path: str, frozen: Path, size: SnapshotSize) -> Asset:
     """Capture what is to be put into the tree; links are refused.
+
+    Args:
+        repository: Whose work tree it is in.
+        path: Where it is there, and in the tree.
+        frozen: Where it is kept.
+        size: What was captured for the task before; it grows.
 
     Raises:
         UsageError: It is missing, holds a link or a special file, is too large, or changes meanwhile.
         HostError: It cannot be kept.
     """
-    return _capture(repository, path, path, frozen, links=False)
+    return _capture(repository, path, path, frozen, size, links=False)
 
 
-def capture_dependency(repository: Path, source: str, target: str, frozen: Path) -> Asset:
+def capture_dependency(repository: Path, source: str, target: str, frozen: Path, size: SnapshotSize) -> Asset:
     """Capture what is to be mounted; relative links that stay inside are kept.
+
+    Args:
+        repository: Whose work tree it is in.
+        source: Where it is there.
+        target: Where it is mounted.
+        frozen: Where it is kept.
+        size: What was captured for the task before; it grows.
 
     Raises:
         UsageError: As for `capture_copy`, or a link leads out.
         HostError: It cannot be kept.
     """
-    return _capture(repository, source, target, frozen, links=True)
+    return _capture(repository, source, target, frozen, size, links=True)
 
 
 def content_digest(assets: Sequence[Asset]) -> str:
@@ -117,12 +157,12 @@ def copy_assets(frozen: Path, task: Task, layer: Layer, *, slot: Slot) -> None:
         raise HostError(f"task {task.id}: its copies cannot be made: {problem}") from problem
 
 
-def _capture(repository: Path, source: str, target: str, frozen: Path, *, links: bool) -> Asset:
+def _capture(repository: Path, source: str, target: str, frozen: Path, size: SnapshotSize, *, links: bool) -> Asset:
     where = repository / source
     staged = frozen / f".{secrets.token_hex(8)}"
     try:
         frozen.mkdir(mode=0o755, exist_ok=True)
-        digest = _copy(repository, source, staged, links=links)
+        digest = _copy(repository, source, staged, size, links=links)
         kept = frozen / digest
         if kept.exists():
             _discard(staged)
@@ -144,12 +184,10 @@ def _discard(staged: Path) -> None:
         staged.unlink(missing_ok=True)
 
 
-def _copy(repository: Path, source: str, staged: Path, *, links: bool) -> str:
-    digest, n_bytes = hashlib.sha256(), 0
-    for n_entries, item in enumerate(_walk(repository, source), start=1):
+def _copy(repository: Path, source: str, staged: Path, size: SnapshotSize, *, links: bool) -> str:
+    digest = hashlib.sha256()
+    for item in _walk(repository, source):
         try:
-            if n_entries > MOST_ENTRIES:
-                raise UsageError(f"{repository / source}: more than {MOST_ENTRIES} entries")
             goal = staged / item.path if item.path else staged
             content = b""
             if stat.S_ISDIR(item.status.st_mode):
@@ -167,9 +205,7 @@ def _copy(repository: Path, source: str, staged: Path, *, links: bool) -> str:
         finally:
             if item.fd >= 0:
                 os.close(item.fd)
-        n_bytes += len(content)
-        if n_bytes > MOST_BYTES:
-            raise UsageError(f"{repository / source}: more than {MOST_BYTES} bytes")
+        size.add(repository / source, len(content))
         for part in (os.fsencode(item.path), kind, content):
             digest.update(len(part).to_bytes(8, "big") + part)
     vite = staged / VITE_SCRATCH

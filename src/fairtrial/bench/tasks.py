@@ -11,7 +11,14 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from fairtrial.bench.assets import ASSETS, capture_copy, capture_dependency, content_digest, manifest_digest
+from fairtrial.bench.assets import (
+    ASSETS,
+    SnapshotSize,
+    capture_copy,
+    capture_dependency,
+    content_digest,
+    manifest_digest,
+)
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
 from fairtrial.bench.review import reference_script, require_labels, review_cheats
 from fairtrial.bench.task_file import CheatEntry, OracleEntry, TaskEntry, TaskFile
@@ -140,10 +147,11 @@ def bind_task(document: Document, index: int, entry: TaskEntry, blobs: BlobStore
     except UsageError as problem:
         raise located(("cheats",), problem) from problem
     try:
-        frozen = blobs.root.parent / ASSETS
-        copies = tuple(capture_copy(repository, path, frozen) for path in entry.sandbox_copy)
+        frozen, size = blobs.root.parent / ASSETS, SnapshotSize()
+        copies = tuple(capture_copy(repository, path, frozen, size) for path in entry.sandbox_copy)
         dependencies = tuple(
-            capture_dependency(repository, each.source, each.target, frozen) for each in entry.sandbox_dependencies
+            capture_dependency(repository, each.source, each.target, frozen, size)
+            for each in entry.sandbox_dependencies
         )
     except UsageError as problem:
         raise located(("id",), problem) from problem

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 import pytest
 
-from fairtrial.bench.assets import capture_copy, capture_dependency
+from fairtrial.bench.assets import SnapshotSize, capture_copy, capture_dependency
 from fairtrial.bench.blobs import read_stable
 from fairtrial.errors import UsageError
 
@@ -19,8 +19,8 @@ WRITES: dict[str, Callable[[Path], object]] = {
 }
 READERS: dict[str, Callable[[Path], object]] = {
     "an oracle's file": lambda root: read_stable(root, "file", max_bytes=1000),
-    "a copy": lambda root: capture_copy(root, "file", root / "frozen"),
-    "a dependency": lambda root: capture_dependency(root, "file", "there", root / "frozen"),
+    "a copy": lambda root: capture_copy(root, "file", root / "frozen", SnapshotSize()),
+    "a dependency": lambda root: capture_dependency(root, "file", "there", root / "frozen", SnapshotSize()),
 }
 
 

@@ -188,6 +188,25 @@ def test_what_is_copied_has_a_limit_of_entries_and_of_bytes(
 
 
 @pytest.mark.needs("git")
+@pytest.mark.parametrize(
+    ("n_entries", "n_bytes", "words"), [(4, 100, "more than 4 entries together"), (9, 29, "more than 29 bytes")]
+)
+def test_all_that_a_task_copies_and_mounts_counts_together(
+    bind: Callable[..., Task], world: Path, monkeypatch: pytest.MonkeyPatch, n_entries: int, n_bytes: int, words: str
+) -> None:
+    """Of one task: another in the same file has the same limits once more."""
+    for name in ("a", "b", "lib"):
+        (world / "repo" / name).mkdir()
+        (world / "repo" / name / "file").write_bytes(b"0123456789")
+    monkeypatch.setattr(assets, "MOST_ENTRIES", n_entries)
+    monkeypatch.setattr(assets, "MOST_BYTES", n_bytes)
+    for _ in range(2):
+        assert len(bind(*add("sandbox_copy: [a, b]")).copies) == 2
+    with pytest.raises(ConfigError, match=f"lib: {words}"):
+        bind(*add("sandbox_copy: [a, b]\n    sandbox_dependencies: [{source: lib, target: lib}]"))
+
+
+@pytest.mark.needs("git")
 def test_a_link_is_not_copied_and_one_that_leads_out_is_not_mounted(bind: Callable[..., Task], world: Path) -> None:
     kept = world / "repo" / "kept"
     kept.mkdir()
