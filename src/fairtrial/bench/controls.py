@@ -1,6 +1,7 @@
 """Controls: what must fail and what must pass before a task is worth anything."""
 
 import hashlib
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +9,7 @@ from fairtrial.bench.blobs import BlobStore
 from fairtrial.model.agent import Tool
 from fairtrial.model.bench import Arm, Blob, Phase, PhaseKind, Task
 
-__all__ = ["CHEAT", "EXIT_AT_IMPORT", "NOP", "REFERENCE", "control_arm", "exit_at_import"]
+__all__ = ["CHEAT", "EXIT_AT_IMPORT", "NOP", "REFERENCE", "control_arm", "exit_at_import", "exit_not_tried"]
 
 NOP: Final = "nop"
 REFERENCE: Final = "reference"
@@ -53,6 +54,16 @@ def exit_at_import(task: Task, blobs: BlobStore) -> Blob | None:
     if not lines:
         return None
     return blobs.put(EXIT_AT_IMPORT, ("set -e\n" + "\n".join(lines) + "\n").encode())
+
+
+def exit_not_tried(tasks: Iterable[Task], exits: Container[str]) -> list[str]:
+    """Ids of the tasks of which that control cannot be tried, though they have a reference; a review starts nothing.
+
+    Args:
+        tasks: The tasks.
+        exits: Ids of those that have such a script.
+    """
+    return [task.id for task in tasks if task.reference is not None and not task.is_review and task.id not in exits]
 
 
 def _paths(patch: bytes) -> list[str]:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final, cast
 
 from fairtrial import __version__
-from fairtrial.bench.controls import REFERENCE
+from fairtrial.bench.controls import EXIT_AT_IMPORT, REFERENCE
 from fairtrial.bench.tasks import task_binding
 from fairtrial.errors import UsageError
 from fairtrial.evidence.controls import ControlVerdict, Held
 from fairtrial.host.files import write_durably
-from fairtrial.model.bench import Task
+from fairtrial.model.bench import REVIEW_RUNNER, Task
 
 __all__ = [
     "CHECKING",
@@ -144,12 +144,19 @@ def write_controls(
                 {"control": each.control, "held": str(each.held), "runs": each.runs, "passed": each.passed}
                 for each in of_task
             ],
+            "not_tried": [] if _has_exit(binding, of_task) else [EXIT_AT_IMPORT],
             **asdict(checked),
         }
         entries[name] = entry | {DIGEST: _digest(entry)}
     text = json.dumps({"schema": SCHEMA, "tasks": entries}, indent=1, sort_keys=True)
     write_durably(path, f"{text}\n".encode(), mode=0o644)
     return path
+
+
+def _has_exit(binding: Mapping[str, object], verdicts: Iterable[ControlVerdict]) -> bool:
+    """Whether the control was tried that ends its process when it is loaded; a review has no process."""
+    is_review = binding["oracle_runner"] == REVIEW_RUNNER
+    return is_review or any(each.control == EXIT_AT_IMPORT for each in verdicts)
 
 
 def _digest_binding(binding: Mapping[str, object]) -> str:

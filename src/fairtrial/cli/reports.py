@@ -68,8 +68,9 @@ def summarize_results(results: Results) -> Report:
         return report
     plan = cast("Sequence[Mapping[str, object]]", sweep.document["plan"])
     skipped = cast("Sequence[str]", sweep.document.get("skipped_tasks", ()))
+    not_tried = cast("Sequence[str]", sweep.document.get("exit_not_tried", ()))
     trials = ((str(trial["task"]), str(trial["arm"])) for trial in plan)
-    return Report(summary=with_plan(report.summary, trials, skipped))
+    return Report(summary=with_plan(report.summary, trials, skipped, not_tried))
 
 
 def summarize_file(path: Path) -> Report:

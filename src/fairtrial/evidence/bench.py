@@ -133,6 +133,7 @@ class BenchSummary:
         remarks: What must be known beside the figures.
         planned: Trials of the plan by task and arm; None for bare rows, which have no plan.
         skipped_tasks: Tasks that the plan leaves out because they are expensive.
+        exit_not_tried: Tasks of which no control ends its process when it is loaded, for want of a language that can.
     """
 
     aggregates: Aggregates
@@ -141,6 +142,7 @@ class BenchSummary:
     remarks: Remarks = field(default_factory=Remarks)
     planned: Mapping[str, Mapping[str, int]] | None = None
     skipped_tasks: tuple[str, ...] = ()
+    exit_not_tried: tuple[str, ...] = ()
 
     @property
     def uncounted(self) -> Mapping[str, Mapping[str, int]]:
@@ -277,13 +279,19 @@ class BenchFold:
         )
 
 
-def with_plan(summary: BenchSummary, trials: Iterable[tuple[str, str]], skipped: Iterable[str]) -> BenchSummary:
+def with_plan(
+    summary: BenchSummary,
+    trials: Iterable[tuple[str, str]],
+    skipped: Iterable[str],
+    exit_not_tried: Iterable[str] = (),
+) -> BenchSummary:
     """The same summary with its plan: an arm that never began has a line too, of no runs. Pure.
 
     Args:
         summary: What the rows say.
         trials: Task and arm of each planned trial.
         skipped: Tasks that were left out.
+        exit_not_tried: Tasks without the control that ends its process when it is loaded.
     """
     planned: dict[str, dict[str, int]] = {}
     for task, arm in trials:
@@ -296,7 +304,13 @@ def with_plan(summary: BenchSummary, trials: Iterable[tuple[str, str]], skipped:
         }
         for task in sorted(summary.aggregates.keys() | planned.keys())
     }
-    return replace(summary, aggregates=every, planned=planned, skipped_tasks=tuple(skipped))
+    return replace(
+        summary,
+        aggregates=every,
+        planned=planned,
+        skipped_tasks=tuple(skipped),
+        exit_not_tried=tuple(exit_not_tried),
+    )
 
 
 def savings(aggregates: Aggregates, *, baseline: str = BASELINE) -> Savings:

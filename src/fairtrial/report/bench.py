@@ -102,6 +102,7 @@ def bench_report_json(summary: BenchSummary, *, sealed: bool) -> dict[str, objec
         "planned": None if summary.planned is None else {task: dict(arms) for task, arms in summary.planned.items()},
         "uncounted": None if summary.planned is None else {t: dict(arms) for t, arms in summary.uncounted.items()},
         "skipped_tasks": list(summary.skipped_tasks),
+        "exit_not_tried": list(summary.exit_not_tried),
         "remarks": _remarks_json(summary.remarks),
     }
 
@@ -155,6 +156,12 @@ def _document(summary: BenchSummary) -> Document:
         )
     if summary.skipped_tasks:
         notes.append(f"Left out because they are expensive: {', '.join(summary.skipped_tasks)}.")
+    if summary.exit_not_tried:
+        notes.append(
+            f"NOT TRIED with code that ends its process with status 0 when it is loaded: "
+            f"{', '.join(summary.exit_not_tried)}. No source file of the reference is in a language that we can make do"
+            " so; a cheat of the task's own can show it."
+        )
     notes += _remark_notes(summary.remarks)
     return Document(title="fairtrial bench report", notes=notes, tables=list(_tables(summary)))
 

@@ -73,7 +73,7 @@ class BenchInputs:
         script: Path of the scripted model's captured file, or None.
         pinned: Digests and versions by name.
         controls: What is known of each task's controls.
-        exits: The exit-at-import control's script by task, when controls are what runs.
+        exits: The exit-at-import control's script by task, where the task can have one.
         environments: What each arm's sessions can see, by arm.
         candidate: The candidate, or None.
         loaded: The skills that each known arm loads, by its name; never candidates.
@@ -176,7 +176,7 @@ def open_inputs(
     else:
         arms = build_arms(options.arms, found, defaults, blobs, candidate)
         require_same_kind(tasks, arms)
-    exits = {task.id: exit_at_import(task, blobs) for task in tasks} if is_check else {}
+    exits = {task.id: exit_at_import(task, blobs) for task in tasks}
     pinned = {"fairtrial.version": __version__, "python.version": platform.python_version()}
     pinned[f"engine.{options.engine}.plugin_sha256"] = load_plugin("fairtrial.engines", options.engine).file_sha256
     dialects: set[str] = set()

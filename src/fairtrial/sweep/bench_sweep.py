@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from fairtrial import __version__
 from fairtrial.bench.blobs import BlobStore
+from fairtrial.bench.controls import exit_not_tried
 from fairtrial.bench.node import BLOBS
 from fairtrial.bench.rows import lost_row
 from fairtrial.bench.tasks import task_binding
@@ -128,6 +129,7 @@ def begin_bench(
         "options": OPTIONS.dump_python(options, mode="json"),
         "tasks": [task_binding(task) for task in inputs.tasks],
         "skipped_tasks": list(inputs.skipped),
+        "exit_not_tried": exit_not_tried(inputs.tasks, inputs.exits),
         "controls": {name: str(state) for name, state in inputs.controls.items()},
         "arms": [_describe_arm(arm) for arm in inputs.arms],
         "environments": {name: list(seen) for name, seen in inputs.environments.items()},

@@ -39,6 +39,7 @@ def bench(example: Path, out: Path) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
+    assert report["exit_not_tried"] == []
     return report
 
 
@@ -86,6 +87,18 @@ def test_a_task_without_a_reference_is_not_held_and_said_so(example: Path, tmp_p
     assert "No reference, so it is not known whether they can be solved: linear." in " ".join(done.stdout.split())
     note = json.loads((example / "tasks.controls.json").read_text())
     assert note["tasks"]["linear"]["status"] == "incomplete"
+
+
+def test_a_report_says_which_task_was_not_tried_with_code_that_leaves(example: Path, tmp_path: Path) -> None:
+    (example / "references" / "linear.patch").write_text("--- a/README.md\n+++ b/README.md\n")
+    tasks = example / "tasks.yaml"
+    tasks.write_text(tasks.read_text().replace("  - id: linear\n", "  - id: linear\n    setup: exit 1\n"))
+    assert check(example, tmp_path / "c", "--runs", 1).returncode == 5
+    assert json.loads((tmp_path / "c" / "report.json").read_text())["exit_not_tried"] == ["linear"]
+    assert "NOT TRIED with code that ends its process" in (tmp_path / "c" / "report.md").read_text()
+    assert json.loads((example / "tasks.controls.json").read_text())["tasks"]["linear"]["not_tried"] == [
+        "cheat-exit-0-at-import"
+    ]
 
 
 def test_a_check_that_an_outage_stops_notes_nothing(example: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.bench.blobs import BlobStore
-from fairtrial.bench.controls import exit_at_import
+from fairtrial.bench.controls import exit_at_import, exit_not_tried
 from fairtrial.bench.tasks import bind_task, read_task_file
 from fairtrial.model.bench import Task
 
@@ -37,8 +37,10 @@ def test_without_a_file_that_can_exit_there_is_no_such_control(
     write_tasks: Callable[[str], Path], task_text: str, blobs: BlobStore, world: Path
 ) -> None:
     (world / "reference.patch").write_text("--- a/notes.md\n+++ b/notes.md\n")
-    assert exit_at_import(bind(write_tasks(task_text), blobs), blobs) is None
-    assert (
-        exit_at_import(bind(write_tasks(task_text.replace("    reference: reference.patch\n", "")), blobs), blobs)
-        is None
-    )
+    task = bind(write_tasks(task_text), blobs)
+    assert exit_at_import(task, blobs) is None
+    assert exit_not_tried((task,), {}) == ["mend-add"]
+    assert exit_not_tried((task,), {"mend-add"}) == []
+    unsolved = bind(write_tasks(task_text.replace("    reference: reference.patch\n", "")), blobs)
+    assert exit_at_import(unsolved, blobs) is None
+    assert exit_not_tried((unsolved,), {}) == [], "nothing at all is known of it"

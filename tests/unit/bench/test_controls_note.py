@@ -131,6 +131,27 @@ def test_without_a_reference_or_with_a_control_that_was_not_tried_nothing_is_hel
     assert status_of(ALL_HELD) is Freshness.HELD
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "runner", "not_tried"),
+    [
+        (ALL_HELD, None, ["cheat-exit-0-at-import"]),
+        ((*ALL_HELD, verdict("cheat-exit-0-at-import")), None, []),
+        ((*ALL_HELD, verdict("cheat-exit-0-at-import", Held.FAILED)), None, []),
+        (ALL_HELD, "review", []),
+    ],
+)
+def test_a_control_that_could_not_be_tried_is_noted(
+    bind: Callable[..., Task],
+    world: Path,
+    verdicts: tuple[ControlVerdict, ...],
+    runner: str | None,
+    not_tried: list[str],
+) -> None:
+    binding = {**task_binding(bind()), "oracle_runner": runner}
+    path = write_controls(world / "tasks.yaml", {"mend-add": binding}, verdicts, CHECKED)
+    assert json.loads(path.read_text())["tasks"]["mend-add"]["not_tried"] == not_tried
+
+
 def test_a_damaged_note_is_named(bind: Callable[..., Task], noted: Path) -> None:
     controls_path(noted).write_text("{")
     with pytest.raises(UsageError, match="run `fairtrial check"):

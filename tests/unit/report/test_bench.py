@@ -33,7 +33,7 @@ def test_the_json_report_has_the_fields_of_its_schema() -> None:
     assert report == json.loads(json.dumps(report))
     assert list(report) == [
         *("schema", "sealed", "audited", "aggregate", "savings", "broken_incumbent_arms", "outage"),
-        *("planned", "uncounted", "skipped_tasks", "remarks"),
+        *("planned", "uncounted", "skipped_tasks", "exit_not_tried", "remarks"),
     ]
     assert (report["planned"], report["uncounted"]) == (None, None), "bare rows have no plan"
     assert (report["schema"], report["sealed"], report["audited"]) == ("bench-report/1", True, False)
@@ -132,13 +132,15 @@ def test_foreign_text_is_escaped_in_both_renderings() -> None:
 
 def test_every_planned_trial_is_in_the_denominator() -> None:
     planned = [("t", "workflow")] * 3 + [("t", "baseline")] + [("never", "workflow")] * 2
-    summary = with_plan(summarize(*ROWS), planned, ["dear"])
+    summary = with_plan(summarize(*ROWS), planned, ["dear"], ["t"])
     report = bench_report_json(summary, sealed=True)
     assert report["planned"] == {"t": {"workflow": 3, "baseline": 1}, "never": {"workflow": 2}}
     assert report["uncounted"] == {"t": {"workflow": 2}, "never": {"workflow": 2}}
     markdown = render_bench_markdown(summary)
     assert "INCOMPLETE: 4 of 6 planned trials have no counting attempt: t/workflow (2), never/workflow (2)." in markdown
     assert "Left out because they are expensive: dear." in markdown
+    assert "NOT TRIED with code that ends its process with status 0 when it is loaded: t." in markdown
+    assert report["exit_not_tried"] == ["t"]
     assert "| never |  | workflow | 2 | 0 / 0 | 0 | 0 / 0 | unmeasured |" in markdown
 
 
