@@ -15,6 +15,7 @@ from fairtrial.bench.tasks import MAX_PATCH_BYTES
 from fairtrial.errors import UsageError
 from fairtrial.host.git import git
 from fairtrial.model.bench import Into, Task
+from fairtrial.workspace.template import BINDING_S
 
 __all__ = ["require_secrecy"]
 
@@ -77,7 +78,7 @@ def require_secrecy(path: Path, tasks: Sequence[Task], blobs: BlobStore) -> None
 
 def _list_tree(task: Task) -> dict[str, str]:
     """The object of each path of a task's tree."""
-    listed = git(["ls-tree", "-r", "-z", "--full-tree", task.commit], cwd=Path(task.repository))
+    listed = git(["ls-tree", "-r", "-z", "--full-tree", task.commit], cwd=Path(task.repository), timeout_s=BINDING_S)
     entries = (each.partition("\t") for each in listed.decode(errors="surrogateescape").split("\0")[:-1])
     return {path: about.rpartition(" ")[2] for about, _, path in entries}
 

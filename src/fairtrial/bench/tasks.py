@@ -30,7 +30,7 @@ from fairtrial.config.validate import validate
 from fairtrial.errors import ConfigError, FairtrialError, UsageError
 from fairtrial.host.git import GitError, git
 from fairtrial.model.bench import REVIEW_RUNNER, Blob, Cheat, Oracle, OracleFile, Task
-from fairtrial.workspace.template import resolve_commit
+from fairtrial.workspace.template import BINDING_S, resolve_commit
 
 __all__ = [
     "MAX_PATCH_BYTES",
@@ -245,13 +245,13 @@ def _top_level(path: Path) -> Path:
     if not path.is_dir():
         raise UsageError(f"{path}: no such directory; name a git repository")
     try:
-        said = git(["rev-parse", "--path-format=absolute", "--show-toplevel"], cwd=path)
+        said = git(["rev-parse", "--path-format=absolute", "--show-toplevel"], cwd=path, timeout_s=BINDING_S)
     except GitError:
         said = b""  # a bare repository has no work tree
     if said.strip():
         return Path(said.decode(errors="surrogateescape").rstrip("\n"))
     try:
-        bare = git(["rev-parse", "--path-format=absolute", "--git-dir"], cwd=path)
+        bare = git(["rev-parse", "--path-format=absolute", "--git-dir"], cwd=path, timeout_s=BINDING_S)
     except GitError as problem:
         raise UsageError(f"{path}: not a git repository; name one") from problem
     return Path(bare.decode(errors="surrogateescape").rstrip("\n"))

@@ -16,8 +16,10 @@ from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.host.git import GitError, git
 from fairtrial.host.slot import Slot
 
-__all__ = ["RULE_FILES", "Template", "make_template", "resolve_commit"]
+__all__ = ["BINDING_S", "RULE_FILES", "Template", "make_template", "resolve_commit"]
 
+BINDING_S: Final = 60.0
+"""How long a repository may take to answer a question that is asked of it while tasks are bound."""
 RULE_FILES: Final = frozenset({b".gitignore", b".gitattributes"})
 _IDENTITY: Final = {
     f"GIT_{role}_{part}": value
@@ -71,7 +73,11 @@ def resolve_commit(repository: Path, ref: str) -> str:
         UsageError: It is no repository, or has no such commit.
     """
     try:
-        said = git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], cwd=repository)
+        said = git(
+            ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"],
+            cwd=repository,
+            timeout_s=BINDING_S,
+        )
     except GitError as problem:
         raise UsageError(f"{repository}: no commit {ref!r} ({problem}); name one that exists there") from problem
     return said.decode().strip()

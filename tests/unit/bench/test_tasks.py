@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.bench import tasks
 from fairtrial.bench.assets import manifest_digest, snapshot_digest
 from fairtrial.bench.blobs import BlobLostError, BlobStore
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, task_binding
-from fairtrial.errors import ConfigError
+from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.bench import Task
+from fairtrial.workspace import template
 
 pytestmark = pytest.mark.needs("git")
 WriteTasks = Callable[[str], Path]
@@ -77,6 +79,21 @@ def test_what_is_not_there_is_named_at_its_place(
     with pytest.raises(ConfigError, match=words) as caught:
         bind(path, blobs)
     assert caught.value.line is not None
+
+
+def test_a_repository_that_does_not_answer_is_given_up_after_a_minute(
+    write_tasks: WriteTasks, task_text: str, blobs: BlobStore, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = world / "repo" / ".git" / "HEAD"
+    head.unlink()
+    os.mkfifo(head)
+    assert tasks.BINDING_S == template.BINDING_S == 60
+    monkeypatch.setattr(tasks, "BINDING_S", 0.1)
+    with pytest.raises(ConfigError, match="not a git repository"):
+        bind(write_tasks(task_text), blobs)
+    monkeypatch.setattr(template, "BINDING_S", 0.1)
+    with pytest.raises(UsageError, match="no commit 'HEAD'"):
+        template.resolve_commit(world / "repo", "HEAD")
 
 
 def test_a_linked_oracle_file_is_refused(
