@@ -20,7 +20,9 @@ __all__ = ["command"]
 @click.command("audit")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--expect", metavar="SHA256", help="The seal's digest as it was printed or signed elsewhere.")
-@click.option("--rejudge", "again", is_flag=True, help="Ask every oracle again about the stored changes (agent lane).")
+@click.option(
+    "--rejudge", "again", is_flag=True, help="Ask oracles and checks again about the stored changes (agent lane)."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def command(*, directory: Path, expect: str | None, again: bool, as_json: bool) -> int:
     """Name every row or artifact of DIRECTORY that was changed, dropped, added, duplicated or reordered.

@@ -16,12 +16,13 @@ from fairtrial.evidence.rows import Row
 from fairtrial.host.files import remove_tree
 from fairtrial.host.limits import probe_limits
 from fairtrial.host.slot import open_slot
-from fairtrial.judging.rejudge import Judgement, oracle_of, parse_judgement, verdict_changes
-from fairtrial.judging.run import judge_oracle
+from fairtrial.judging.rejudge import Judgement, Part, oracle_of, parse_judgement, verdict_changes
+from fairtrial.judging.run import judge_oracle, run_check
 from fairtrial.judging.values import Surroundings
 from fairtrial.model.bench import Task
 from fairtrial.model.sandbox import Limit
 from fairtrial.store.layout import Results
+from fairtrial.store.redact import Redactor
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_inputs import (
@@ -55,7 +56,7 @@ class Rejudged:
 
 
 def rejudge(results: Results, base: Path) -> Iterator[Rejudged]:
-    """Ask every oracle again, in the order of the rows.
+    """Ask every oracle and authored check again, in the order of the rows.
 
     Raises:
         UsageError: The tasks are not what they were; the message names the difference.
@@ -121,4 +122,18 @@ def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement, ro
     oracle = oracle_of(judgement, lambda digest: node.blobs.root / digest)
     with judged_tree(node, task, prepared, part_of(change, judgement.part)) as tree:
         again = judge_oracle(oracle, tree, around, slot=node.slot, enforcement=node.enforcement)
-    return verdict_changes(judgement, again)
+    changes = verdict_changes(judgement, again)
+    before = row.get("authored_tests_passed")
+    if judgement.part is not Part.WHOLE or before is None:
+        return changes
+    with judged_tree(node, task, prepared, change) as tree:
+        check = run_check(
+            task.verify,
+            tree,
+            around,
+            slot=node.slot,
+            enforcement=node.enforcement,
+            redact=Redactor().redact_text,
+        )
+    differs = () if check.passed == before else (f"authored_tests_passed was {before}, is {check.passed}",)
+    return (*changes, *differs)

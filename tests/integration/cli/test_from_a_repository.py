@@ -87,6 +87,15 @@ def test_what_init_says_to_run_runs_and_every_verdict_of_it_can_be_repeated(tmp_
     rejudged = json.loads(again.stdout)["rejudged"]
     assert [each["changes"] for each in rejudged] == [[] for _ in rejudged]
     assert {each["key"] for each in rejudged} == {"bench/linear/baseline/0", "bench/linear/workflow/0"}
+    journal = tmp_path / "r" / "results.jsonl"
+    rows = journal.read_text()
+    assert rows.count('"authored_tests_passed":true') == 2
+    journal.write_text(rows.replace('"authored_tests_passed":true', '"authored_tests_passed":false', 1))
+    forged = shell("fairtrial audit r --rejudge --json", tmp_path)
+    assert forged.returncode == 4, forged.stdout + forged.stderr
+    found = [each["changes"] for each in json.loads(forged.stdout)["rejudged"] if each["changes"]]
+    assert found == [["authored_tests_passed was False, is True"]]
+    journal.write_text(rows)
     with (tmp_path / "mine/oracles/test_linear.py").open("a") as oracle:
         oracle.write("# no other test\n")
     other = shell("fairtrial audit r --rejudge", tmp_path)
