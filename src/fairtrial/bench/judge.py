@@ -28,7 +28,7 @@ from fairtrial.judging.values import (
 )
 from fairtrial.model.bench import Into, Task
 from fairtrial.store.redact import Redactor
-from fairtrial.workspace.change import MOST_BYTES, Change, Entry, Kind, apply_change
+from fairtrial.workspace.change import MOST_BYTES, Change, Entry, Kind, apply_change, room_for
 from fairtrial.workspace.layers import Layer, open_layer
 from fairtrial.workspace.tree import Tree
 
@@ -125,11 +125,14 @@ def part_of(change: Change, part: Part) -> Change:
 def judged_tree(node: Node, task: Task, prepared: Prepared, change: Change) -> Generator[JudgedTree]:
     """A tree for one judge: the base, what set-up made, and the change.
 
+    The task's limits are for what the judge writes. Made again, a change may take more than it took in its session,
+    where a sparse file took nothing: were there no room for it, the arm would have made its own trial void.
+
     Raises:
         HostError: It cannot be made.
     """
     room, storage = node.room(task.limits)
-    with open_layer(prepared.base, slot=node.slot, room=room, storage=storage) as layer:
+    with open_layer(prepared.base, slot=node.slot, room=room_for(change, room), storage=storage) as layer:
         apply_change(change, layer, slot=node.slot)
         yield JudgedTree(merged=layer.merged, space=layer.space, change=_changed_paths(change, layer))
 

@@ -233,11 +233,23 @@ def open_up(tree: Path, slot: Slot) -> None:
 def room_for(change: Change, room: Room) -> Room:
     """What a layer must have room for when a change is made in it, beside what `room` allows others to write there."""
     n_bytes = sum(len(entry.content) for entry in change.entries)
-    n_directories = sum(entry.path.count(b"/") for entry in change.entries)
+    n_directories = _count_directories(change.entries)
     return Room(
         disk_bytes=room.disk_bytes + n_bytes + _BLOCK_BYTES * (len(change.entries) + n_directories),
         inodes=room.inodes + len(change.entries) + n_directories,
     )
+
+
+def _count_directories(entries: Sequence[Entry]) -> int:
+    """Directories that entries lie in, each once: in the order of the paths all that lies in one stands together."""
+    count, last = 0, b""
+    for entry in entries:
+        parent = entry.path.rpartition(b"/")[0]
+        while parent and not last.startswith(parent + b"/"):
+            count += 1
+            parent = parent.rpartition(b"/")[0]
+        last = entry.path
+    return count
 
 
 def apply_change(change: Change, layer: Layer, *, slot: Slot) -> None:

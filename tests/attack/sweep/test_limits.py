@@ -101,3 +101,18 @@ def test_two_hundred_thousand_files_are_more_than_is_credited_and_the_sweep_goes
     assert (row["resolved"], row["error_kind"]) == (False, "limit-exceeded"), row["error_detail"]
     assert "the change is larger than can be kept (inodes)" in row["error_detail"]
     assert (other["resolved"], other["error_kind"]) == (True, None), other["error_detail"]
+
+
+def test_a_change_that_just_fits_is_judged_and_leaves_its_judges_their_room(sweep: Callable[..., Any]) -> None:
+    # Made again for a judge it takes more than in its session: there a sparse file took nothing.
+    files = "for d in $(seq 6); do mkdir d$d; seq 100 | (cd d$d && xargs touch); done"
+    verify = "mkdir room && cd room && seq 200 | xargs touch && head -c 8M /dev/zero >x"
+    swept = sweep(
+        {
+            "bytes": (f"truncate -s 40M sparse && {MEND}", {"limits": {"disk_mib": 16}, "verify": verify}),
+            "inodes": (f"{files} && {MEND}", {"limits": {"inodes": 700}, "verify": verify}),
+        }
+    )
+    for name, row in swept.rows.items():
+        assert (row["resolved"], row["error_kind"]) == (True, None), f"{name}: {row['error_detail']}"
+    assert swept.done.returncode == 0

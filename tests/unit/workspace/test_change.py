@@ -460,3 +460,11 @@ def test_a_layer_can_be_given_room_for_any_change(
     judged = layer_over(template, room=room_for(change, Room(disk_bytes=1 << 20, inodes=64)))
     apply_change(change, judged, slot=slot)
     assert judged.space.full() is None
+
+
+def test_a_change_is_given_room_for_each_of_its_directories_once(changed: Callable[[str], Change]) -> None:
+    change = changed("mkdir -p n/a n/b n-o; for p in n/a n/b n-o n; do touch $p/1 $p/2; done; touch d/e/new top")
+    paths = [os.fsdecode(entry.path) for entry in change.entries]
+    directories = {str(parent) for path in paths for parent in Path(path).parents} - {"."}
+    assert directories == {"d", "d/e", "n", "n-o", "n/a", "n/b"}
+    assert room_for(change, Room(inodes=7)).inodes == 7 + len(paths) + len(directories)
