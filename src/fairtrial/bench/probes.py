@@ -75,7 +75,7 @@ def _texts(call: SeenCall) -> Iterator[str]:
         return
     try:
         waiting: list[object] = [json.loads(call.input)]
-    except ValueError:
+    except (ValueError, RecursionError):
         yield call.input
         return
     while waiting:

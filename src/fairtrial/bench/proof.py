@@ -78,7 +78,7 @@ def names_skill(call: SeenCall, skill: str, tools: frozenset[str]) -> bool:
         return False
     try:
         parsed: object = json.loads(call.input)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     if not isinstance(parsed, dict):
         return False

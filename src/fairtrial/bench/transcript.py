@@ -110,12 +110,12 @@ def _redacted(line: bytes, redactor: Redactor) -> bytes:
 def _event(line: bytes, redactor: Redactor) -> bytes:
     try:
         value: object = json.loads(line)
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict):
-        event = cast("dict[str, object]", value)
-        redactor.redact_members(event)
-        return _serialised(event)
+        if isinstance(value, dict):
+            event = cast("dict[str, object]", value)
+            redactor.redact_members(event)
+            return _serialised(event)
+    except (ValueError, RecursionError):  # what is only just read may be too deep to be written
+        pass
     return _text(line)
 
 

@@ -105,6 +105,11 @@ def test_a_call_that_was_cut_is_read_as_it_was_sent() -> None:
     assert probe_flags([wire_row(call)]) == ["history_probe"]
 
 
+def test_a_call_that_is_too_deep_to_be_read_is_looked_through_as_it_was_sent() -> None:
+    call = SeenCall(id="1", name="Bash", input='{"command": "git reflog", "x": ' + "[" * 1900, is_partial=False)
+    assert probe_flags([wire_row(call)]) == ["history_probe"]
+
+
 @pytest.mark.parametrize(
     "words", ["--a " * 600, "-c " * 600, "-c x " * 600, "--a=b=c " * 600, "--git " * 600, "git " * 600, " " * 2000]
 )

@@ -63,6 +63,11 @@ def test_prefixes_suffixes_and_mentions_do_not_count() -> None:
     assert proven(row(calls=[call(name="Bash")]), row(results=[result()])) is False
 
 
+def test_a_call_that_is_too_deep_to_be_read_proves_nothing() -> None:
+    deep = SeenCall(id="c1", name="Skill", input=f'{{"skill": "{SKILL}", "x": ' + "[" * 1900, is_partial=False)
+    assert proven(row(calls=[deep]), row(results=[result()])) is False
+
+
 def test_a_call_without_a_good_result_proves_nothing() -> None:
     assert proven(row(calls=[call()])) is False
     assert proven(row(calls=[call()]), row(results=[result(error=True)])) is False

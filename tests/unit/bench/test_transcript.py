@@ -132,6 +132,20 @@ def test_an_event_of_any_depth_is_looked_through(tmp_path: Path) -> None:
     assert (text.count('{"a":'), "hunter2" in text) == (depth, False)
 
 
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"b":', b"}")], ids=["lists", "objects"])
+def test_an_event_too_deep_to_be_read_or_only_to_be_written_again_is_kept_as_text(
+    tmp_path: Path, opening: bytes, closing: bytes
+) -> None:
+    # Where either begins depends on how deep the caller stands.
+    printed = [b'{"a":' + opening * depth + b"1" + closing * depth + b"}" for depth in range(1100)]
+    raw, path = tmp_path / "raw", tmp_path / "kept"
+    raw.write_bytes(b"\n".join(printed))
+    write_transcript(raw, path, Redactor())
+    lines = path.read_bytes().splitlines()
+    assert (len(lines), lines[:600]) == (len(printed), printed[:600])
+    assert lines[-1].startswith(b'{"unparsed":')
+
+
 @pytest.mark.parametrize(
     "event",
     [
