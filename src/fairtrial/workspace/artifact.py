@@ -20,8 +20,8 @@ def find_artifact(change: Change, pattern: str) -> str:
         pattern: Where the artifact may be, such as `docs/plans/*.md`; a star does not cross a slash.
 
     Raises:
-        IntegrityError: There is none, more than one, it is no plain file, or something else changed, with up to eight
-            paths named.
+        IntegrityError: There is none, more than one, it is no plain file, its name is no text, or something else
+            changed, with up to eight paths named.
     """
     if change.excess is not None:
         raise IntegrityError("the phase changed more than can be kept")
@@ -36,7 +36,11 @@ def find_artifact(change: Change, pattern: str) -> str:
         raise IntegrityError(f"the phase made {len(found)} artifacts at {pattern}, not one")
     if found[0].kind is not Kind.FILE:
         raise IntegrityError(f"the artifact at {pattern} is {found[0].kind}, not a plain file")
-    return found[0].path.decode()
+    try:
+        return found[0].path.decode()
+    except UnicodeDecodeError:
+        shown = found[0].path.decode(errors="backslashreplace")
+        raise IntegrityError(f"the artifact's name is no text: {shown}") from None
 
 
 def _matches(path: bytes, wanted: Sequence[bytes]) -> bool:

@@ -42,6 +42,8 @@ MOST_CREDITED: Final = 100_000
 """Each path that is credited is written again for every judge: a million of them would hold a worker for hours."""
 MOST_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 4096
+_HERE: Final = b"./"
+"""Before a name that begins with a colon: git would take that for a pattern, and die of most."""
 
 
 class Kind(StrEnum):
@@ -164,10 +166,10 @@ def _ignored(paths: Sequence[bytes], template: Template, slot: Slot) -> frozense
         slot=slot,
         git_dir=template.tree / ".git",
         work_tree=template.rules,
-        stdin=b"".join(path + b"\0" for path in paths),
+        stdin=b"".join(_HERE + path + b"\0" for path in paths),
         accept=frozenset({0, 1}),
     )
-    return frozenset(said.split(b"\0")[:-1])
+    return frozenset(path.removeprefix(_HERE) for path in said.split(b"\0")[:-1])
 
 
 def _bounded(found: Iterator[Entry | Refusal]) -> Iterator[Entry | Refusal]:

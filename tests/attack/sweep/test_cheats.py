@@ -297,7 +297,8 @@ for name in ("user.overlay.redirect", "trusted.overlay.redirect", "user.overlay.
             pass
 PYTHON
 """,
-    "odd-names": f"{MEND}for name in $'\\377\\376' $'a\\nb' ./-rf ' ' 'q\"q' 'é'; do printf x >\"$name\"; done",
+    "odd-names": MEND
+    + "for name in $'\\377\\376' $'a\\nb' ./-rf ' ' 'q\"q' 'é' ':!x' ':(x)'; do printf x >\"$name\"; done",
     "gigabytes": "head -c 10000000000 /dev/zero; exit 3",
     "control": f"{MEND}find /usr; found a word",
     "last": MEND,

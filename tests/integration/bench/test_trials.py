@@ -107,6 +107,7 @@ def test_workflow_plans_and_then_works(trial: RunTrial) -> None:
         ("mkdir -p docs/plans && echo x > docs/plans/a.md && echo >> calc.py", "other paths: calc.py"),
         ("mkdir -p docs/plans && echo x > docs/plans/a.md && echo y > docs/plans/b.md", "2 artifacts"),
         ("mkdir -p docs/plans && ln -s ../../calc.py docs/plans/a.md", "not a plain file"),
+        ("mkdir -p docs/plans && echo x > docs/plans/$(printf '\\377').md", "no text"),
         ("true", "0 artifacts"),
         ("mkdir -p docs/plans/x && echo x > docs/plans/x/a.md", "other paths"),
         ("mkdir -p .claude/skills/acme-work && echo > .claude/skills/acme-work/x", "changed a skill"),

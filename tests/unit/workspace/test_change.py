@@ -188,6 +188,13 @@ def test_names_that_are_no_text_and_names_with_every_sign_survive(changed: Calla
     assert unpack_change(pack_change(change, commit="c", tree_id="t"))[0] == change
 
 
+def test_names_that_git_would_take_for_patterns_are_names(changed: Callable[[str], Change]) -> None:
+    names = {":!x", ":^x", ":(bogus)x", ":(top)x", ":(glob)**", ":(prefix:9)y", "::x", ":/x", ":!d/x", "d/:!x"}
+    ignored = (":!x.pyc", ":(top)x.pyc", ":/x.pyc", ":!d/x.pyc", "d/:!x.pyc")
+    touch = " ".join(f"'./{name}'" for name in (*names, *ignored))
+    assert set(shown(changed(f"mkdir ':!d' :; touch {touch}"))) == names
+
+
 def test_a_change_made_again_over_the_base_gives_the_same_tree(
     make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot
 ) -> None:
@@ -376,6 +383,7 @@ def test_the_hooks_monitors_and_filters_of_an_agents_repository_never_run(
         ("mkdir -p docs/plans; echo p >docs/plans/a.md; echo x >>a.txt", "other paths: a.txt"),
         ("mkdir -p docs/plans; ln -s /etc/passwd docs/plans/a.md", "is link"),
         ("mkdir -p docs/plans/x; echo p >docs/plans/x/a.md", "other paths"),
+        ("mkdir -p docs/plans; echo p >docs/plans/$(printf '\\377').md", r"no text: docs/plans/\\xff\.md"),
     ],
 )
 def test_a_phase_may_change_its_artifact_only(changed: Callable[[str], Change], script: str, wrong: str) -> None:
