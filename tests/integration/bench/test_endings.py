@@ -49,7 +49,7 @@ SHOWN: Final = {
     EndingKind.AGENT_CRASH: (TRIALS, "test_an_agent_that_gets_a_refusal_has_crashed"),
     EndingKind.LIMIT_EXCEEDED: (CHEATS, "test_a_limit_ends_the_trial_and_nothing_else"),
     EndingKind.BUDGET_EXHAUSTED: (HERE, "test_a_spent_budget_ends_the_trial_over_all_its_sessions"),
-    EndingKind.SANDBOX_BROKEN: (CHEATS, "test_destroying_the_sandbox_is_the_arms_failure"),
+    EndingKind.SANDBOX_BROKEN: (HERE, "test_a_tree_that_no_later_session_can_use_is_the_arms_failure"),
     EndingKind.SESSION_ERROR: (TRIALS, "test_a_provider_that_fails_makes_a_void"),
     EndingKind.INFRA_ERROR: (TRIALS, "test_a_set_up_is_frozen_for_all_and_its_failure_is_void"),
     EndingKind.CLEANUP_FAILURE: (HERE, "test_a_failed_clean_up_voids_what_was_resolved"),
@@ -106,6 +106,27 @@ def test_a_spent_budget_ends_the_trial_over_all_its_sessions(trial: RunTrial, tm
     assert row["wire"]["requests"] == 3
     assert row["wire"]["refused"]["budget"] >= 1
     assert [session["phase"] for session in row["sessions"]] == ["look", "work"]
+
+
+def test_a_tree_that_no_later_session_can_use_is_the_arms_failure(trial: RunTrial, world: Path) -> None:
+    library = world / "repo" / "build" / "lib"
+    library.mkdir(parents=True)
+    (library / "dep.py").write_text("X = 1\n")
+    arms = world / "arms.yaml"
+    arms.write_text(
+        "arms:\n  mine:\n    phases:\n"
+        "      - {name: first, prompt: 'First: {task}'}\n      - {name: second, prompt: 'Second: {task}'}\n"
+    )
+    lead_away = f"{MEND} && mv vendor away && ln -s nowhere vendor"
+    row = trial(
+        [bash(lead_away), DONE],
+        arm="mine",
+        arms=read_arms(arms),
+        sandbox_dependencies=[{"source": "build/lib", "target": "vendor/lib"}],
+    )
+    assert of(row, "resolved", "ok", "error_kind") == (False, False, "sandbox-broken"), row["error_detail"]
+    assert of(row, "authored_tests_passed", "oracle_passed") == (True, True), "what was done by then is judged"
+    assert [session["state"] for session in row["sessions"]] == ["exited", "broken"]
 
 
 def test_a_transcript_that_cannot_be_kept_makes_a_void(trial: RunTrial) -> None:
