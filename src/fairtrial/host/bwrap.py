@@ -113,7 +113,8 @@ def options(
     for file in etc_files(spec):
         words += ["--perms", "0444", "--file", str(file_fds[file.target]), file.target]
     for tmpfs in spec.tmpfs:
-        words += ["--perms", _permissions(tmpfs), "--size", str(tmpfs.size_bytes), "--tmpfs", tmpfs.target]
+        size_bytes = min(tmpfs.size_bytes, spec.limits.memory_bytes)  # a watchdog over processes does not see it
+        words += ["--perms", _permissions(tmpfs), "--size", str(size_bytes), "--tmpfs", tmpfs.target]
     for bind, source in zip(spec.binds, sources, strict=True):
         words += _mount(bind, source)
     for file in spec.files:

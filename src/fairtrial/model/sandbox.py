@@ -140,7 +140,7 @@ class Tmpfs:
 
     Attributes:
         target: Absolute path inside.
-        size_bytes: What fits.
+        size_bytes: What fits; never more than the sandbox's `Limits.memory_bytes`.
         access: READ_ONLY makes a mask: nothing can be put there.
     """
 

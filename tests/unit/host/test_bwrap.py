@@ -50,6 +50,13 @@ def test_what_must_be_written_in_a_read_only_mount_is_memory_over_it() -> None:
     assert "--ro-bind /a /b --perms 0755 --size 67108864 --tmpfs /b/c " in words
 
 
+def test_no_file_system_in_memory_is_larger_than_the_limit_of_memory() -> None:
+    words = rendered(spec(limits=Limits(memory_bytes=100 << 20)))
+    for target, size_bytes in (("/tmp", 100 << 20), ("/home/agent", 100 << 20), ("/dev/shm", 64 << 20)):
+        assert f"--size {size_bytes} --tmpfs {target} " in words
+    assert f"--size {1 << 30} --tmpfs /home/agent " in rendered(spec())
+
+
 def test_a_mask_is_closed_after_what_is_mounted_in_it() -> None:
     mask = Tmpfs(target="/m", size_bytes=4096, access=Access.READ_ONLY)
     words = rendered(spec(tmpfs=(mask,), files=(File(target="/m/f", content=b"x", mode=0o400),)))
