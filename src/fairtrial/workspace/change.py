@@ -21,7 +21,7 @@ from fairtrial.host.slot import Slot, find_system_program
 from fairtrial.model.sandbox import Limit
 from fairtrial.workspace.layers import Layer, Room
 from fairtrial.workspace.template import Template
-from fairtrial.workspace.tree import Tree, TreeLimitError
+from fairtrial.workspace.tree import Item, Tree, TreeLimitError
 
 __all__ = [
     "MOST_BYTES",
@@ -40,6 +40,10 @@ __all__ = [
 MOST_ENTRIES: Final = 1_000_000
 MOST_CREDITED: Final = 100_000
 """Each path that is credited is written again for every judge: a million of them would hold a worker for hours."""
+MOST_LEVELS: Final = 256
+"""Each path is opened level by level, several times: a thousand files two thousand levels down hold a worker longer."""
+MOST_PATH_BYTES: Final = 256 << 20
+"""Of all paths together: git is told each and says which it ignores, and no more than it may say."""
 MOST_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 4096
 _HERE: Final = b"./"
@@ -143,7 +147,7 @@ def read_change(layer: Layer, template: Template, *, slot: Slot) -> Change:
 
 def _touched(upper: Path, before: Tree) -> Iterator[bytes]:
     """Paths that an overlay's upper directory may have changed: what is written there, and what that hides below."""
-    for item in Tree(upper).walk(most_entries=MOST_ENTRIES):
+    for item in _walk(Tree(upper)):
         if not stat.S_ISDIR(item.mode):
             yield item.path
         if not stat.S_ISDIR(item.mode) or item.is_opaque or not before.is_directory(item.path):
@@ -153,7 +157,16 @@ def _touched(upper: Path, before: Tree) -> Iterator[bytes]:
 def _all(before: Tree, now: Tree) -> Iterator[bytes]:
     """Every path of a copy and of its original."""
     for tree in (before, now):
-        yield from (item.path for item in tree.walk(most_entries=MOST_ENTRIES) if not stat.S_ISDIR(item.mode))
+        yield from (item.path for item in _walk(tree) if not stat.S_ISDIR(item.mode))
+
+
+def _walk(tree: Tree) -> Iterator[Item]:
+    n_bytes = 0
+    for item in tree.walk(most_entries=MOST_ENTRIES):
+        n_bytes += len(item.path)
+        if n_bytes > MOST_PATH_BYTES or item.path.count(b"/") >= MOST_LEVELS:
+            raise TreeLimitError(Limit.INODES)
+        yield item
 
 
 def _ignored(paths: Sequence[bytes], template: Template, slot: Slot) -> frozenset[bytes]:

@@ -86,19 +86,17 @@ class Tree:
                 if stat.S_ISDIR(item.mode):
                     waiting.append(item.path)
 
-    def _list(self, directory: bytes) -> list[Item]:
+    def _list(self, directory: bytes) -> Iterator[Item]:
         fd = self._open_directory(directory)
         if fd is None:
-            return []
+            return
         try:
-            items: list[Item] = []
             for name in sorted(os.fsencode(text) for text in os.listdir(fd)):  # noqa: PTH208 - a descriptor has no Path
                 if name.lower() == b".git":  # in whatever case: git would not track it
                     continue
                 mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
                 is_opaque = stat.S_ISDIR(mode) and _is_opaque(fd, name)
-                items.append(Item(path=directory + b"/" + name if directory else name, mode=mode, is_opaque=is_opaque))
-            return items
+                yield Item(path=directory + b"/" + name if directory else name, mode=mode, is_opaque=is_opaque)
         finally:
             os.close(fd)
 

@@ -310,6 +310,23 @@ def test_a_path_too_deep_to_name_is_an_excess(changed: Callable[[str], Change]) 
     assert changed(f'python3 -c "{script}"').excess is Limit.INODES
 
 
+@pytest.mark.parametrize(("n_levels", "excess"), [(256, None), (257, Limit.INODES)])
+def test_a_path_of_more_levels_than_are_credited_is_an_excess(
+    changed: Callable[[str], Change], n_levels: int, excess: Limit | None
+) -> None:
+    change = changed(f"p=$(seq -s / {n_levels - 1}); mkdir -p $p; echo x >$p/f")
+    assert (change.excess, len(change.entries)) == (excess, 0 if excess else 1)
+
+
+@pytest.mark.parametrize(("most_bytes", "excess"), [(100_000, None), (1000, Limit.INODES)])
+def test_more_bytes_of_paths_than_git_can_answer_for_are_an_excess_though_it_ignores_them(
+    changed: Callable[[str], Change], monkeypatch: pytest.MonkeyPatch, most_bytes: int, excess: Limit | None
+) -> None:
+    monkeypatch.setattr(change_module, "MOST_PATH_BYTES", most_bytes)
+    change = changed("mkdir build; cd build; for n in $(seq 100 199); do : >$n.pyc; done")
+    assert (change.excess, change.entries) == (excess, ())
+
+
 def test_churn_counts_lines_as_git_does_under_the_bases_rules(
     make: MakeTemplate, layer_over: OpenLayer, act: Act, slot: Slot
 ) -> None:
