@@ -240,8 +240,8 @@ test "$(tr -d '\\0' </proc/1/environ | wc -c)" = 0 || found "environment of the 
 (cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/mountinfo /proc/[0-9]*/mounts /etc/passwd /etc/group
  hostname; id; uname -n; cat /proc/sys/kernel/hostname) | tr '\\0' '\\n' | grep -vF 'grep -' >/tmp/seen
 name=$(grep -E 'baselin[e]|tells-nothin[g]|pytes[t]' /tmp/seen) && found "$name"
-# A mount of what lies on the host tells where it lies there: these do, and no other.
-place=$(grep -vE ' (/run/model|/opt/relay[.]py|/opt/agent/bash_agent[.]py) ro,' /tmp/seen |
+# A mount of what lies on the host tells where it lies there: the gateway's socket does, and no other.
+place=$(grep -v ' /run/model ro,' /tmp/seen |
   grep -E '@ROOT_PATTERN@|@USER_PATTERN@|fairtria[l]/') && found "$place"
 """,
     "kernel": """
