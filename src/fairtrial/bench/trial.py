@@ -366,19 +366,21 @@ def _change_fields(node: Node, work: _Work, prepared: Prepared, directory: Path,
 
 
 def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directory: Path, *, changed: bool) -> Row:
-    """Ask the authored check and the oracle, and say how the trial ended."""
-    said = None
+    """Ask the authored check and the oracle, and say how the trial ended.
+
+    An arm that has failed by then has failed, also where the host cannot judge what it left.
+
+    Raises:
+        HostError: The host failed, and all had gone well until then.
+    """
+    said, problem = None, None
     if work.change.excess is None and not (work.ended and ENDINGS[work.ended.kind].counts_as is CountsAs.VOID):
-        said = judge(
-            node,
-            spec.bench.task,
-            prepared,
-            work.change,
-            timeout_s=spec.bench.timeout_s,
-            change_sha256=hashlib.sha256((directory / CHANGE).read_bytes()).hexdigest(),
-        )
-        for name, record in said.records.items():
-            write_durably(directory / name, record, mode=0o644)
+        try:
+            said = _say(node, spec, prepared, work, directory)
+        except HostError as failure:
+            if work.ended is None:
+                raise
+            problem = str(failure)[:DETAIL_CHARACTERS]
     ended = work.ended or (None if said is None else end_of_judgement(said, changed=changed))
     redactor = Redactor()
     return {
@@ -387,7 +389,23 @@ def _judge(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directo
         "resolved": said is not None and ended is None,
         "error_kind": None if ended is None else str(ended.kind),
         "error_detail": None if ended is None else redactor.redact_text(ended.detail)[:DETAIL_CHARACTERS],
+        **({} if problem is None else {"judging_problem": problem}),
     }
+
+
+def _say(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directory: Path) -> Judgement:
+    """Have the change judged, and keep what a judge needs to judge it again."""
+    said = judge(
+        node,
+        spec.bench.task,
+        prepared,
+        work.change,
+        timeout_s=spec.bench.timeout_s,
+        change_sha256=hashlib.sha256((directory / CHANGE).read_bytes()).hexdigest(),
+    )
+    for name, record in said.records.items():
+        write_durably(directory / name, record, mode=0o644)
+    return said
 
 
 def _judge_review(node: Node, spec: BenchSpec, prepared: Prepared, work: _Work, directory: Path) -> Row:

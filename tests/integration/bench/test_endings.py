@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
+from fairtrial.bench import judge as judge_module
 from fairtrial.bench import trial as trial_module
 from fairtrial.bench.arms import read_arms
 from fairtrial.bench.node import FoundAgent, Node
@@ -157,6 +158,32 @@ def test_a_failed_clean_up_voids_what_was_resolved(
     assert of(row, "resolved", "error_kind") == (False, kind)
     assert ("cleanup_problem" in row) is problem, "a failure of the arm stays one, and the clean-up's stands beside it"
     assert "remove it by hand" in (row["cleanup_problem"] if problem else row["error_detail"])
+
+
+@contextmanager
+def no_room(base: Base, *, slot: Slot, room: Room, storage: Storage) -> Generator[Layer]:
+    """A layer that cannot be made, as where the host's disk is full."""
+    with open_layer(base, slot=slot, room=room, storage=storage) as layer:
+        raise HostError(f"{layer.merged}: No space left on device")
+        yield layer
+
+
+@pytest.mark.parametrize(
+    ("session", "kind", "problem"),
+    [
+        ({"turns": [bash(MEND), DONE]}, "infra-error", False),
+        ({"agent": "nop", "cheat": "exit 3"}, "agent-crash", True),
+    ],
+    ids=["well until then", "failed"],
+)
+def test_a_host_that_cannot_judge_voids_no_failure(
+    trial: RunTrial, monkeypatch: pytest.MonkeyPatch, session: dict[str, Any], kind: str, *, problem: bool
+) -> None:
+    monkeypatch.setattr(judge_module, "open_layer", no_room)
+    row = trial(**session)
+    assert of(row, "resolved", "error_kind", "oracle_passed") == (False, kind, None), row["error_detail"]
+    assert ("judging_problem" in row) is problem
+    assert "No space left" in (row["judging_problem"] if problem else row["error_detail"])
 
 
 def test_a_failed_clean_up_keeps_what_it_replaces_in_its_detail(
