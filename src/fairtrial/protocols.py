@@ -157,11 +157,18 @@ class Subject(Protocol):
         ...
 
     def store_head(self, run: RunProbe, place: Place) -> str | None:
-        """The branch's head in the server's own store at this moment, or None when there is none."""
+        """The branch's head in the server's own store at this moment, or None when there is none.
+
+        Raises:
+            HostError: The store could not be looked at.
+        """
         ...
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
-        """Read a published branch back: head and the exact bytes of `path`, from the store and over the transport."""
+        """Read a published branch back: head and the exact bytes of `path`, from the store and over the transport.
+
+        A source that could not be looked at is a reading that `failed`, never one without a head.
+        """
         ...
 
     def withdraw(self, run: RunProbe, place: Place, branches: Sequence[str]) -> str:

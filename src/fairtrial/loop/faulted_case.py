@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from fairtrial.evidence.publication import Delivery, Verdict, decide_verdict
 from fairtrial.loop.fault_cases import ClientEnd, FaultCase
@@ -11,9 +11,8 @@ from fairtrial.loop.join import RIVAL_LINE, join_rival
 from fairtrial.loop.observe import read_delivery, server_truth
 from fairtrial.loop.recovery import Recovery, free_row, recover
 from fairtrial.loop.rows import Row, RowBuilder
-from fairtrial.loop.seed import NOTES
-from fairtrial.loop.stage import STEP_LIMIT_S, Stage
-from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.loop.stage import STEP_LIMIT_S, HeadLook, Stage
+from fairtrial.loop.truth import Expectation, judge_truth, unread_of
 from fairtrial.loop.validity import DRAIN_S, landed_unseen, why_invalid
 from fairtrial.loop.verdict_row import (
     Prepared,
@@ -27,7 +26,7 @@ from fairtrial.loop.verdict_row import (
     wire_fields,
 )
 from fairtrial.loop.work import NO_WIRE, Meter, edit_step, forward_ledger, notes, payload, step_row, traffic
-from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport, Truth
+from fairtrial.model.loop import Manner, Motion, Operation, Place, Step, Transport
 from fairtrial.model.process import ProcessResult, ProcessState
 
 __all__ = ["CaseResult", "play_case"]
@@ -36,7 +35,6 @@ HUNG_S: Final = 3.0
 QUIET_S: Final = 1.0  # longer than a busy machine keeps a client from its next write
 LANDING_S: Final = 2.0
 LOOK_S: Final = 0.2
-READINGS: Final = 3
 NOT_NEEDED: Final = "nothing to recover from"
 NO_SERVER_FAULT: Final = "this tool's server has no such fault"
 NO_RIVAL: Final = "this subject does not join a branch that is published already"
@@ -56,6 +54,14 @@ class CaseResult:
     row: Row
     n_mutations: int | None = None
     holds: bool | None = None
+
+
+class _Retried(NamedTuple):
+    """What a blind retry left: its fields, whether the branch holds the client's work, what could not be read."""
+
+    fields: Row
+    holds: bool | None
+    unread: str
 
 
 def play_case(
@@ -89,7 +95,7 @@ def play_case(
     if published.ledger is not None:
         seen = published.ledger.requests[published.requests_from :]
         wire = read_delivery(seen, _publication_on(stage), n_usual=n_usual)
-    truth, failures = server_truth(prepared.expected, published.head_at_exit, published.truth)
+    truth, failures = server_truth(prepared.expected, published.at_exit.head, published.truth)
     problem = why_invalid(case, prepared, published, wire, truth)
     claim = stage.subject.claim(published.result)
     verdict = None
@@ -100,16 +106,18 @@ def play_case(
         recovery = _recover(stage, builder, rows, case, prepared, verdict)
     mended = _mend(stage, prepared, recovery)
     found = stage.server_head(case.name)
-    late = "" if problem else landed_unseen(truth, prepared.expected.head, found, n_publishes=recovery.n_publishes)
-    if late:
-        problem, verdict = late, None
+    late = landed_unseen(truth, prepared.expected.head, found.head, n_publishes=recovery.n_publishes)
     alone = recovery.recovered is not False or mended is not None
-    again, final = _retry(stage, case.name, prepared, before=found, holds_alone=alone)
+    again = _retry(stage, case.name, prepared, before=found, holds_alone=alone)
+    problem = problem or late or again.unread
     joined_head = None
     if _must_join(case, prepared):  # after the blind retry, which is about work that nobody has joined
         with meter.running():
             joined = join_rival(stage, builder, rows, case.name, _lines(stage, case, RIVAL_LINE))
         recovery, joined_head = recovery.then(joined.recovery), joined.head
+        problem = problem or joined.unread
+    if problem:
+        verdict = None
     row = builder.harness(name, elapsed_ms=published.elapsed_ms, n_commands=0, returncode=1 if problem else 0)
     row |= case_fields(stage, case) | {
         "valid": not problem,
@@ -122,7 +130,7 @@ def play_case(
         "client_complaint": stage.subject.belied(Motion.PUBLISH, published.result)[:400] or None,
         "client_said": last_words(published.result),
         **wire_fields(stage, published, wire),
-        "server_head_at_exit": published.head_at_exit,
+        "server_head_at_exit": published.at_exit.head,
         "server_truth": truth,
         "fork_heads": sorted({head for reading in published.truth.readings for head in reading.beside}),
         "truth_failures": list(failures),
@@ -134,10 +142,12 @@ def play_case(
         **recovery.as_fields(NO_WIRE[stage.spec.loop.transport]),
         "joined_head": joined_head,
         "server_repair": mended,
-        **again,
+        **again.fields,
     }
     aimed = prepared.rival is None or case.manner is Manner.FORCE
-    return CaseResult(row=row, n_mutations=None if wire is None else wire.n_mutations, holds=final if aimed else None)
+    return CaseResult(
+        row=row, n_mutations=None if wire is None else wire.n_mutations, holds=again.holds if aimed else None
+    )
 
 
 def _hole(stage: Stage, case: FaultCase, place: Place) -> str:
@@ -234,7 +244,7 @@ def _publish(
     with meter.running():
         results = [_run_publication(stage, case, step) for step in steps]
         begun_s = time.perf_counter()
-        head_at_exit = stage.server_head(case.name)
+        at_exit = stage.server_head(case.name)
         drained = server.drain(DRAIN_S) if server is not None else None if hosted else True
     rows.extend(
         free_row(stage, builder, f"{case.name}.publish", step, result)
@@ -248,10 +258,10 @@ def _publish(
     revived = stage.revive_server()
     if case.client_end is not ClientEnd.ITS_OWN:
         _await_landing(stage, case, prepared)
-    truth = _read_settled(stage, prepared)
+    truth = stage.read_back(case.name)
     return Published(
         result=results[-1],
-        head_at_exit=head_at_exit,
+        at_exit=at_exit,
         drained=drained,
         revived=revived,
         requests_from=before,
@@ -264,19 +274,8 @@ def _publish(
 def _await_landing(stage: Stage, case: FaultCase, prepared: Prepared) -> None:
     """Give the server time for a request whose client is gone: no connection tells any more when it has done it."""
     deadline_s = time.monotonic() + LANDING_S
-    while stage.server_head(case.name) != prepared.expected.head and time.monotonic() < deadline_s:
+    while stage.server_head(case.name).head != prepared.expected.head and time.monotonic() < deadline_s:
         time.sleep(LOOK_S)
-
-
-def _read_settled(stage: Stage, prepared: Prepared) -> Truth:
-    """Read everything back; where one reading names another head than the next, look again: the store was moving."""
-    place, transport = prepared.place, stage.spec.loop.transport
-    truth = stage.subject.read_truth(stage.probe, place, NOTES, transport)
-    for _ in range(READINGS - 1):
-        if len({reading.head for reading in truth.readings}) == 1:
-            break
-        truth = stage.subject.read_truth(stage.probe, place, NOTES, transport)
-    return truth
 
 
 def _publication_on(stage: Stage) -> str:
@@ -345,34 +344,32 @@ def _mend(stage: Stage, prepared: Prepared, recovery: Recovery) -> list[str] | N
     return [stage.shown_line(step.argv) for step in repair] or None
 
 
-def _retry(
-    stage: Stage, case: str, prepared: Prepared, *, before: str | None, holds_alone: bool
-) -> tuple[Row, bool | None]:
+def _retry(stage: Stage, case: str, prepared: Prepared, *, before: HeadLook, holds_alone: bool) -> _Retried:
     """Publish once more, as somebody who knows nothing would, and see what that does; then the truth for good.
 
     Args:
         stage: Where.
         case: Its name.
         prepared: What was published.
-        before: The branch's head in the store until then.
+        before: The look at the branch's head in the store until then.
         holds_alone: Nothing more was to be expected of the recovery before it.
     """
-    place, subject = prepared.place, stage.subject
-    for step in subject.steps(Motion.PUBLISH, Manner.PLAIN, place):
+    for step in stage.subject.steps(Motion.PUBLISH, Manner.PLAIN, prepared.place):
         stage.probe(step.argv, cwd=step.cwd)
-    truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)
+    truth = stage.read_back(case)
     check = judge_truth(prepared.expected, truth)
     after = stage.server_head(case)
-    rival_stands = prepared.rival in {after, *(head for reading in truth.readings for head in reading.beside)}
-    lost_rival = prepared.rival is not None and before == prepared.rival and not rival_stands
+    unread = "; ".join(filter(None, (before.unread, *unread_of(truth), after.unread)))
+    rival_stands = prepared.rival in {after.head, *(head for reading in truth.readings for head in reading.beside)}
+    lost_rival = prepared.rival is not None and before.head == prepared.rival and not rival_stands
     unharmed = truth.integrity is not False and not lost_rival
-    safe = unharmed and (check.holds is True or (prepared.rival is not None and after == before))
+    safe = unharmed and (check.holds is True or (prepared.rival is not None and after.head == before.head))
     fields: Row = {
-        "retry_safe": safe,
+        "retry_safe": None if unread else safe,
         "retry_failures": [] if safe else [*check.failures, *(["it replaced the other writer's work"] * lost_rival)],
-        "final_head": after,
+        "final_head": after.head,
         "final_truth": check.holds,
         "rival_head": prepared.rival,
-        "rival_still_head": None if prepared.rival is None else rival_stands,
+        "rival_still_head": None if unread or prepared.rival is None else rival_stands,
     }
-    return fields, check.holds if holds_alone else False
+    return _Retried(fields, check.holds if holds_alone else False, unread and f"not everything could be read: {unread}")

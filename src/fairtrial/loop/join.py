@@ -12,7 +12,7 @@ from fairtrial.loop.recovery import Recovery, free_row, spent
 from fairtrial.loop.rows import Row, RowBuilder
 from fairtrial.loop.seed import NOTES
 from fairtrial.loop.stage import Stage
-from fairtrial.loop.truth import Expectation, judge_joined
+from fairtrial.loop.truth import Expectation, judge_joined, unread_of
 from fairtrial.loop.work import traffic
 from fairtrial.model.loop import Manner, Motion, Place, Step
 from fairtrial.model.process import ProcessResult
@@ -30,10 +30,12 @@ class Joined:
     Attributes:
         recovery: What it took, and whether the branch holds the work of both.
         head: The head that holds it; None when the branch does not.
+        unread: Why nobody could read whether it does; "" when it could be read.
     """
 
     recovery: Recovery
     head: str | None
+    unread: str = ""
 
 
 def join_rival(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, joint: bytes) -> Joined:
@@ -54,7 +56,7 @@ def join_rival(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, jo
         own.extend(free_row(stage, builder, operation, *pair) for pair in zip(steps, results, strict=True))
         return results
 
-    reason, n_publishes, head = NO_JOIN, 0, None
+    reason, n_publishes, head, unread = NO_JOIN, 0, None, ""
     brought = done(stage.subject.steps(Motion.JOIN, Manner.PLAIN, place))
     if brought:
         (looked,) = done((_look_step(place),))
@@ -64,10 +66,10 @@ def join_rival(stage: Stage, builder: RowBuilder, rows: list[Row], case: str, jo
         publish = stage.subject.steps(Motion.PUBLISH, Manner.PLAIN, place)
         done(tuple(replace(step, name=f".publish{step.name}") for step in publish))
         n_publishes = 1
-        head, reason = _joined_head(stage, case, joint)
+        head, reason, unread = _joined_head(stage, case, joint)
     recovery = spent(stage, own, before, recovered=not reason, reason=reason, n_publishes=n_publishes)
     rows.extend(own)
-    return Joined(recovery=recovery, head=head)
+    return Joined(recovery=recovery, head=head, unread=unread)
 
 
 def _look_step(place: Place) -> Step:
@@ -89,11 +91,10 @@ def _not_brought(looked: ProcessResult, last: ProcessResult) -> str:
     return f"the other writer's work was not brought in: {said[-300:] or last.detail or last.state.value}"
 
 
-def _joined_head(stage: Stage, case: str, joint: bytes) -> tuple[str | None, str]:
-    """The branch's head if the server holds the work of both, and why it does not."""
-    subject = stage.subject
-    head = subject.client_head(stage.probe, stage.places[case])
+def _joined_head(stage: Stage, case: str, joint: bytes) -> tuple[str | None, str, str]:
+    """The branch's head if the server holds the work of both, why it does not, and what of it could not be read."""
+    head = stage.subject.client_head(stage.probe, stage.places[case])
     place = stage.places[case] = replace(stage.places[case], published=head)
-    truth = subject.read_truth(stage.probe, place, NOTES, stage.spec.loop.transport)
+    truth = stage.read_back(case)
     reason = "; ".join(judge_joined(Expectation(branch=place.branch, head=head, content=joint), truth))
-    return (None, reason) if reason else (head, "")
+    return None if reason else head, reason, "; ".join(unread_of(truth))

@@ -9,10 +9,10 @@ from typing import Final
 from fairtrial.evidence.loop import cold_followup_summary
 from fairtrial.host.usage import disk_usage
 from fairtrial.loop.rows import Row, RowBuilder
-from fairtrial.loop.seed import NOTES, write_seed
+from fairtrial.loop.seed import write_seed
 from fairtrial.loop.stage import Stage
 from fairtrial.loop.totals import common_total
-from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.loop.truth import Expectation, judge_truth, unread_of
 from fairtrial.loop.work import Meter, edit_step, network_fields, notes, payload, step_row
 from fairtrial.model.loop import Motion, Operation, Step, Truth
 
@@ -54,8 +54,7 @@ def play_oak_local(stage: Stage, builder: RowBuilder, rows: list[Row]) -> Row:
                 failure, expected = _tasks(stage, builder, rows)
         usage = {phase: disk_usage(place.workspace) for phase, place in stage.places.items()}
         if expected is not None:
-            truth = stage.subject.read_truth(stage.probe, stage.places["followup"], NOTES, stage.spec.loop.transport)
-            oracle = _judge(expected, truth)
+            oracle = _judge(expected, stage.read_back("followup"))
         network = network_fields(stage, meter.moved)
     finally:
         stopped = _clean_up(stage, builder, rows)
@@ -143,7 +142,7 @@ def _expectation(stage: Stage) -> Expectation:
 def _judge(expected: Expectation, truth: Truth) -> _Oracle:
     """Payload and head apart: the exact text of both tasks, and one head recorded before and read twice after."""
     check = judge_truth(expected, truth)
-    known = expected.head is not None and bool(truth.readings)
+    known = expected.head is not None and bool(truth.readings) and not unread_of(truth)
     return _Oracle(
         payload_matches=all(reading.content == expected.content for reading in truth.readings) if known else None,
         head_matches=all(reading.head == expected.head for reading in truth.readings) if known else None,

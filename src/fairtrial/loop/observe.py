@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fairtrial.evidence.publication import Delivery, ServerTruth
-from fairtrial.loop.truth import Expectation, judge_truth
+from fairtrial.loop.truth import Expectation, judge_truth, unread_of
 from fairtrial.model.loop import Truth
 from fairtrial.wire import ledger as wire
 
@@ -59,14 +59,16 @@ def server_truth(
         truth: Everything read back once nothing was in flight.
 
     Returns:
-        None for the truth when there is nothing to compare with.
+        None for the truth when there is nothing to compare with, or not everything could be read: a head that nobody
+        could look for is not absent, and notes that could not be read are no other notes.
     """
     check = judge_truth(expected, replace(truth, integrity=None))  # a store's soundness is a fact of its own
-    if check.holds is None:
+    if check.holds is None or unread_of(truth):
         return None, check.failures
     if check.holds:
         late = head_at_exit != expected.head
         return ServerTruth.DURABLE_LATE if late else ServerTruth.DURABLE, ()
     if all(reading.head is None for reading in truth.readings):
         return ServerTruth.ABSENT, check.failures
-    return ServerTruth.OTHER_HEAD, check.failures
+    differs = any(each.head != expected.head or each.content not in {None, expected.content} for each in truth.readings)
+    return ServerTruth.OTHER_HEAD if differs else None, check.failures

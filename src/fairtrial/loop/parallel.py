@@ -10,7 +10,6 @@ from fairtrial.evidence.publication import ClientClaim, Delivery, ServerTruth, d
 from fairtrial.loop.observe import server_truth
 from fairtrial.loop.recovery import free_row
 from fairtrial.loop.rows import Row, RowBuilder
-from fairtrial.loop.seed import NOTES
 from fairtrial.loop.spawned import run_at_once
 from fairtrial.loop.stage import STEP_LIMIT_S, Stage
 from fairtrial.loop.totals import common_total
@@ -114,7 +113,7 @@ def _total(
     failures: list[str] = []
     sound: list[bool | None] = []
     for name, wanted in expected.items():
-        truth = stage.subject.read_truth(stage.probe, stage.places[name], NOTES, stage.spec.loop.transport)
+        truth = stage.read_back(name)
         found, why = server_truth(wanted, wanted.head, truth)
         claim = stage.subject.claim(published[name])
         claims[claim.value] += 1
@@ -124,7 +123,8 @@ def _total(
         if found is not None:
             verdicts[decide_verdict(claim, Delivery.COMPLETE, found).value] += 1
         if claim is ClientClaim.PUBLISHED and found is not ServerTruth.DURABLE:
-            lost.append(name)
+            if found is not None:  # what nobody could read is no evidence, and not lost
+                lost.append(name)
             failures += [f"{name}: {each}" for each in why]
     if not claims[ClientClaim.PUBLISHED]:
         failures.append("no task was published")

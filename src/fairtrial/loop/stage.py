@@ -21,7 +21,7 @@ from fairtrial.loop.seed import NOTES
 from fairtrial.loop.server import OwnServer, own_server
 from fairtrial.loop.spawned import run_until_killed
 from fairtrial.loop.ssh import SshWire
-from fairtrial.model.loop import Place, Play, Scenario, Serve, Step, Transport
+from fairtrial.model.loop import Place, Play, Scenario, Serve, Step, Transport, Truth
 from fairtrial.model.process import ProcessResult, ProcessState
 from fairtrial.model.trial import TrialSpec
 from fairtrial.protocols import Subject
@@ -31,10 +31,11 @@ from fairtrial.wire.fixture import FixtureSettings
 from fairtrial.wire.ledger import ConnectionReuse, WireLedger
 from fairtrial.wire.settings import FRONT, ForwardSettings, WireSettings
 
-__all__ = ["PROBE_LIMIT_S", "SERVER_ENVIRONMENT", "STEP_LIMIT_S", "Stage", "Wire", "open_stage"]
+__all__ = ["PROBE_LIMIT_S", "SERVER_ENVIRONMENT", "STEP_LIMIT_S", "HeadLook", "Stage", "Wire", "open_stage"]
 
 STEP_LIMIT_S: Final = 120.0
 PROBE_LIMIT_S: Final = 120.0
+READINGS: Final = 3
 GRACE_S: Final = 2.0
 PROBE_CAPTURE_BYTES: Final = 4 * 1024 * 1024
 SERVER_ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -68,6 +69,13 @@ class _Served(NamedTuple):
     port: int | None = None
     wire: Wire | None = None
     own: OwnServer | None = None
+
+
+class HeadLook(NamedTuple):
+    """A look at a branch's head: what is there, or why nobody could look ("" when somebody could)."""
+
+    head: str | None
+    unread: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -190,12 +198,42 @@ class Stage:
         """The name that the lane gives a branch."""
         return f"{_branch_prefix(self.spec)}{phase}-{self.spec.loop.run}"
 
-    def server_head(self, phase: str) -> str | None:
-        """The branch's head on the server at this moment: in its store, or where that is out of reach over the wire."""
+    def server_head(self, phase: str) -> HeadLook:
+        """The branch's head on the server at this moment: in its store, or where that is out of reach over the wire.
+
+        A look that fails is repeated: another process may hold a store's lock.
+        """
+        look = self._look(phase)
+        for _ in range(READINGS - 1):
+            if not look.unread:
+                break
+            look = self._look(phase)
+        return look
+
+    def _look(self, phase: str) -> HeadLook:
         place = self.places[phase]
-        if self.spec.loop.transport is not Transport.HOSTED:
-            return self.subject.store_head(self.probe, place)
-        return self.subject.read_truth(self.probe, place, NOTES, Transport.HOSTED).readings[0].head
+        if self.spec.loop.transport is Transport.HOSTED:
+            first = self.subject.read_truth(self.probe, place, NOTES, Transport.HOSTED).readings[0]
+            return HeadLook(first.head, first.detail if first.failed else "")
+        try:
+            return HeadLook(self.subject.store_head(self.probe, place))
+        except HostError as error:
+            return HeadLook(None, str(error))
+
+    def read_back(self, phase: str) -> Truth:
+        """Read everything of a published branch back.
+
+        Again where a reading failed, and where one names another head than the next: the store was moving.
+        """
+        truth = self._read_back(phase)
+        for _ in range(READINGS - 1):
+            if len({each.head for each in truth.readings}) == 1 and not any(each.failed for each in truth.readings):
+                break
+            truth = self._read_back(phase)
+        return truth
+
+    def _read_back(self, phase: str) -> Truth:
+        return self.subject.read_truth(self.probe, self.places[phase], NOTES, self.spec.loop.transport)
 
     def settle_branch(self, phase: str) -> None:
         """Take over the branch's name from the workspace, where the tool and not the lane named it."""

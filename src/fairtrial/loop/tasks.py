@@ -8,7 +8,6 @@ from fairtrial.evidence.loop import cold_warm_summary, loop_summary
 from fairtrial.host.usage import DiskUsage, disk_usage
 from fairtrial.loop.comparator import compare_partial_clone
 from fairtrial.loop.rows import Row, RowBuilder
-from fairtrial.loop.seed import NOTES
 from fairtrial.loop.stage import Stage
 from fairtrial.loop.totals import common_total
 from fairtrial.loop.truth import Expectation, TruthCheck, judge_truth
@@ -69,8 +68,7 @@ def check_truth(stage: Stage, expectations: dict[str, Expectation]) -> dict[str,
     """Read every published branch back by independent means."""
     checks: dict[str, TruthCheck] = {}
     for phase, expected in expectations.items():
-        truth = stage.subject.read_truth(stage.probe, stage.places[phase], NOTES, stage.spec.loop.transport)
-        checks[phase] = judge_truth(expected, truth)
+        checks[phase] = judge_truth(expected, stage.read_back(phase))
     return checks
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fairtrial.model.loop import Truth
 
-__all__ = ["Expectation", "TruthCheck", "judge_joined", "judge_truth"]
+__all__ = ["Expectation", "TruthCheck", "judge_joined", "judge_truth", "unread_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class TruthCheck:
     """The verdict on one branch.
 
     Attributes:
-        holds: True, False, or None when there was nothing to compare with.
+        holds: True, False, or None when there was nothing to compare, or all that is wrong is that nobody could look.
         failures: Every way in which it does not hold, one sentence each.
     """
 
@@ -35,15 +35,22 @@ class TruthCheck:
     failures: tuple[str, ...]
 
 
+def unread_of(truth: Truth) -> tuple[str, ...]:
+    """Every source that nobody could look at, and why."""
+    return tuple(f"{each.source}: could not be read ({each.detail})" for each in truth.readings if each.failed)
+
+
 def judge_truth(expected: Expectation, truth: Truth) -> TruthCheck:
     """Compare what was read back with what must be there; pure.
 
-    Without a head recorded before publication nothing can be proven either way: `holds` is None.
+    Without a head recorded before publication nothing can be proven either way: `holds` is None. So it is where a
+    reading failed and nothing else speaks against the branch.
     """
     if expected.head is None:
         return TruthCheck(holds=None, failures=("no head was recorded before publication",))
     failures = [] if truth.readings else ["nothing was read back"]
-    for reading in truth.readings:
+    unread = unread_of(truth)
+    for reading in (each for each in truth.readings if not each.failed):
         if reading.head is None:
             failures.append(f"{reading.source}: no branch {expected.branch} ({reading.detail or 'absent'})")
         elif reading.head != expected.head:
@@ -54,7 +61,8 @@ def judge_truth(expected: Expectation, truth: Truth) -> TruthCheck:
             failures.append(f"{reading.source}: the notes differ from what was written")
     if truth.integrity is False:
         failures.append(f"the store failed its integrity check: {truth.integrity_detail}")
-    return TruthCheck(holds=not failures, failures=tuple(failures))
+    holds = None if unread and not failures else not failures
+    return TruthCheck(holds=holds, failures=(*unread, *failures))
 
 
 def judge_joined(expected: Expectation, truth: Truth) -> tuple[str, ...]:

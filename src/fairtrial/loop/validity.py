@@ -5,6 +5,7 @@ from typing import Final
 from fairtrial.evidence.publication import Delivery, ServerTruth
 from fairtrial.loop.fault_cases import ClientEnd, FaultCase
 from fairtrial.loop.observe import OnTheWire
+from fairtrial.loop.truth import unread_of
 from fairtrial.loop.verdict_row import Prepared, Published
 
 __all__ = ["DRAIN_S", "landed_unseen", "why_invalid"]
@@ -18,8 +19,12 @@ def why_invalid(
 ) -> str:
     """Why the row is no evidence; "" when it is."""
     ledger, mark = published.ledger, None if prepared.sabotage is None else prepared.sabotage.mark
-    if truth is None:
+    if prepared.expected.head is None:
         return "no head could be read before the publication"
+    if published.at_exit.unread:
+        return f"nobody could look at the client's end: {published.at_exit.unread}"
+    if truth is None:
+        return f"not everything could be read: {'; '.join(unread_of(published.truth)) or 'the notes'}"
     if published.drained is False:
         return f"something was still in flight after {DRAIN_S:g} s"
     if ledger is not None and not ledger.faults_as_planned:

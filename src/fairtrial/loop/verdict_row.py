@@ -8,7 +8,7 @@ from fairtrial.loop.fault_cases import FaultCase
 from fairtrial.loop.observe import OnTheWire
 from fairtrial.loop.rows import Row
 from fairtrial.loop.seed import NOTES
-from fairtrial.loop.stage import Stage
+from fairtrial.loop.stage import HeadLook, Stage
 from fairtrial.loop.truth import Expectation
 from fairtrial.loop.work import NO_WIRE
 from fairtrial.model.loop import LocalState, Place, Sabotage, Transport, Truth
@@ -53,7 +53,7 @@ class Published:
 
     Attributes:
         result: The client's ending.
-        head_at_exit: The branch's head in the store when the client had just ended.
+        at_exit: A look at the branch's head in the store when the client had just ended.
         drained: Nothing was in flight any more when the rest was read; None where nobody can know.
         revived: The fault had ended the server, and it was started again.
         requests_from: Which of the forwarder's requests is its first.
@@ -63,7 +63,7 @@ class Published:
     """
 
     result: ProcessResult
-    head_at_exit: str | None
+    at_exit: HeadLook
     drained: bool | None
     revived: bool
     requests_from: int

@@ -312,6 +312,7 @@ class Reading:
         content: The exact bytes of the payload file there, or None when it could not be read.
         detail: What went wrong, else "".
         beside: The branch's other open heads there, where the tool lets a branch fork.
+        failed: Nobody could look there, and `detail` says why: that there is no head is then no fact.
     """
 
     source: str
@@ -319,6 +320,7 @@ class Reading:
     content: bytes | None
     detail: str = ""
     beside: tuple[str, ...] = ()
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

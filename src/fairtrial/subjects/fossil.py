@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
+from fairtrial.errors import HostError
 from fairtrial.evidence.publication import ClientClaim
 from fairtrial.model.loop import (
     LocalState,
@@ -310,7 +311,7 @@ class Fossil:
         if cloned.ok:
             wire = self._read(run, verifier, place, path, "wire")
         else:
-            wire = Reading(source="wire", head=None, content=None, detail=said(cloned))
+            wire = Reading(source="wire", head=None, content=None, detail=said(cloned), failed=True)
         return Truth(readings=(store, wire), integrity=sound, integrity_detail="" if sound else said(check))
 
     def withdraw(self, run: RunProbe, place: Place, branches: Sequence[str]) -> str:
@@ -318,7 +319,10 @@ class Fossil:
         return "fossil is not driven over hosted remotes"
 
     def _read(self, run: RunProbe, repository: Path, place: Place, path: str, source: str) -> Reading:
-        leaves = self._leaves(run, repository, place)
+        try:
+            leaves = self._leaves(run, repository, place)
+        except HostError as error:
+            return Reading(source=source, head=None, content=None, detail=str(error), failed=True)
         if not leaves:
             return Reading(source=source, head=None, content=None, detail=f"no branch {place.branch}")
         head, *beside = leaves
@@ -331,7 +335,9 @@ class Fossil:
         """The branch's open leaves, what the client published first, then the newest first."""
         query = LEAVES.replace("BRANCH", place.branch.replace("'", "''"))
         asked = run([self._fossil, "sql", "--readonly", "-R", str(repository), query], cwd=place.root)
-        leaves = [line.strip().strip("'") for line in text_of(asked.stdout.head).splitlines()] if asked.ok else []
+        if not asked.ok or asked.stderr.n_bytes:  # it ends with 0 after an error in SQL
+            raise HostError(f"{repository}: the store cannot be read: {said(asked)}")
+        leaves = [line.strip().strip("'") for line in text_of(asked.stdout.head).splitlines()]
         return _ours_first(leaves, place)
 
     def _step(self, cwd: Path, *arguments: str, name: str = "") -> Step:

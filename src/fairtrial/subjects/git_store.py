@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from fairtrial.errors import HostError
 from fairtrial.evidence.publication import ClientClaim
 from fairtrial.model.loop import Place, Reading, Sabotage, Serve, Step, StoreFault, Transport, Truth
 from fairtrial.model.process import ProcessResult
 from fairtrial.protocols import RunProbe
-from fairtrial.subjects.program import PATH, ended_by_itself, first_line, said, text_of, unused_path
+from fairtrial.subjects.program import PATH, ended_by_itself, look_up, said, text_of, unused_path
 from fairtrial.wire.settings import FrontSettings
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
 
 PUBLICATION_REQUEST: Final = "POST /store.git/git-receive-pack"
 PUBLICATION_MARK: Final = " report-status"  # a capability that only a push asks for
+ABSENT: Final = 1  # `rev-parse --verify -q` of what is not there, and without a word
+NO_MATCH: Final = 2  # `ls-remote --exit-code` of what is not there
 DATE: Final = "2026-01-01T00:00:00Z"
 OWN_HOOKS: Final = ("-c", "core.hooksPath=hooks")  # a server runs its repository's own; `-c` wins over the environment
 SETTINGS: Final = {
@@ -144,7 +147,7 @@ def claim_of_git(result: ProcessResult) -> ClientClaim:
 
 def git_store_head(run: RunProbe, git: str, place: Place) -> str | None:
     """The branch's head in the bare repository itself."""
-    return first_line(run, (git, "rev-parse", "--verify", "-q", f"refs/heads/{place.branch}"), cwd=place.store)
+    return _rev_parse(run, git, place.store, f"refs/heads/{place.branch}")
 
 
 def sabotage_git(fault: StoreFault, place: Place) -> Sabotage:
@@ -175,15 +178,24 @@ def read_git_wire(run: RunProbe, git: str, place: Place, path: str) -> Reading:
     run([git, "init", "-q", "--bare", str(verifier)], cwd=place.root)
     fetched = run([git, "fetch", "-q", "--no-tags", place.remote, f"+{ref}:{ref}"], cwd=verifier)
     if not fetched.ok:
-        return Reading(source="wire", head=None, content=None, detail=said(fetched))
+        listed = run([git, "ls-remote", "--exit-code", place.remote, ref], cwd=verifier)
+        absent = listed.returncode == NO_MATCH
+        return Reading(source="wire", head=None, content=None, detail=said(fetched), failed=not absent)
     return _read_repository(run, git, verifier, ref, path, "wire")
 
 
 def _read_repository(run: RunProbe, git: str, repository: Path, ref: str, path: str, source: str) -> Reading:
-    head = first_line(run, (git, "rev-parse", "--verify", "-q", f"{ref}^{{commit}}"), cwd=repository)
+    try:
+        head = _rev_parse(run, git, repository, f"{ref}^{{commit}}")
+    except HostError as error:
+        return Reading(source=source, head=None, content=None, detail=str(error), failed=True)
     if head is None:
         return Reading(source=source, head=None, content=None, detail=f"{ref} is not there")
     blob = run([git, "cat-file", "blob", f"{head}:{path}"], cwd=repository)
     if not blob.ok or blob.stdout.head_truncated:
         return Reading(source=source, head=head, content=None, detail=said(blob))
     return Reading(source=source, head=head, content=blob.stdout.head)
+
+
+def _rev_parse(run: RunProbe, git: str, repository: Path, name: str) -> str | None:
+    return look_up(run, (git, "rev-parse", "--verify", "-q", name), cwd=repository, absent=ABSENT)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
+from fairtrial.errors import HostError
 from fairtrial.evidence.publication import ClientClaim
 from fairtrial.model.loop import (
     LocalState,
@@ -38,6 +39,7 @@ from fairtrial.subjects.program import (
     ended_by_itself,
     find_program,
     first_line,
+    look_up,
     remove_workspace,
     said,
     text_of,
@@ -263,9 +265,7 @@ class Mercurial:
 
     def store_head(self, run: RunProbe, place: Place) -> str | None:
         """The bookmark in the served repository."""
-        return first_line(
-            run, (self._hg, "log", "-r", f"bookmark('{place.branch}')", "-T", "{node}\n"), cwd=place.store
-        )
+        return self._bookmark(run, place.store, place)
 
     def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
         """The served repository itself, a fresh clone over the transport, and `verify`."""
@@ -276,7 +276,7 @@ class Mercurial:
         if cloned.ok:
             wire = self._read(run, verifier, place, path, "wire")
         else:
-            wire = Reading(source="wire", head=None, content=None, detail=said(cloned))
+            wire = Reading(source="wire", head=None, content=None, detail=said(cloned), failed=True)
         return Truth(readings=(store, wire), integrity=check.ok, integrity_detail="" if check.ok else said(check))
 
     def withdraw(self, run: RunProbe, place: Place, branches: Sequence[str]) -> str:
@@ -284,13 +284,21 @@ class Mercurial:
         return "hg is not driven over hosted remotes"
 
     def _read(self, run: RunProbe, repository: Path, place: Place, path: str, source: str) -> Reading:
-        head = first_line(run, (self._hg, "log", "-r", f"bookmark('{place.branch}')", "-T", "{node}\n"), cwd=repository)
+        try:
+            head = self._bookmark(run, repository, place)
+        except HostError as error:
+            return Reading(source=source, head=None, content=None, detail=str(error), failed=True)
         if head is None:
             return Reading(source=source, head=None, content=None, detail=f"no bookmark {place.branch}")
         blob = run([self._hg, "cat", "-r", head, f"path:{path}"], cwd=repository)
         if not blob.ok or blob.stdout.head_truncated:
             return Reading(source=source, head=head, content=None, detail=said(blob))
         return Reading(source=source, head=head, content=blob.stdout.head)
+
+    def _bookmark(self, run: RunProbe, repository: Path, place: Place) -> str | None:
+        """Where the bookmark stands: `present` makes nothing of one that is not there, and of that alone."""
+        argv = (self._hg, "log", "-r", f"present(bookmark('{place.branch}'))", "-T", "{node}\n")
+        return look_up(run, argv, cwd=repository, absent=0)
 
     def _step(self, cwd: Path, *arguments: str, name: str = "") -> Step:
         return Step(argv=(self._hg, *arguments), cwd=cwd, name=name)

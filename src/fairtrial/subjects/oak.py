@@ -61,7 +61,15 @@ DAMAGED: Final = ("Invalid hash", "does not match content hash", "Database error
 # A request that only asks failed, of a branch or of the repository itself: nothing was sent that could have published.
 ASKING: Final = re.compile(r"/branches/|/api/capabilities|/api/[^/\s)]+/[^/\s)]+\)")
 HEAD_QUERY: Final = "SELECT head_hash FROM branch_heads WHERE branch_name = ?"
-GET: Final = "import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys.argv[1], timeout=20).read())"
+GET: Final = """
+import sys, urllib.error, urllib.request
+try:
+    sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=20).read())
+except urllib.error.HTTPError as error:
+    if error.code != 404:
+        raise
+    sys.stdout.write('{"head": null}')
+"""
 
 
 class Oak:
@@ -255,7 +263,7 @@ class Oak:
                 found = store.execute(HEAD_QUERY, (place.branch,)).fetchone()
                 report = str(store.execute("PRAGMA integrity_check").fetchone()[0])
         except sqlite3.Error as error:
-            return Reading(source="store", head=None, content=None, detail=str(error)), str(error)
+            return Reading(source="store", head=None, content=None, detail=str(error), failed=True), str(error)
         problems = "" if report == "ok" else report
         if found is None:
             return Reading(source="store", head=None, content=None, detail=f"no branch {place.branch}"), problems
@@ -265,20 +273,23 @@ class Oak:
     def _read_wire(self, run: RunProbe, place: Place, path: str) -> tuple[Reading, str]:
         """Clone the branch and ask the server for its head; also what the client said of damage, "" when nothing."""
         url = f"{place.remote}/api/{_repository(place)}/branches/{quote(place.branch, safe='')}"
-        served = _text(_json(run([sys.executable, "-I", "-c", GET, url], cwd=place.root)), "head")
+        asked = run([sys.executable, "-I", "-c", GET, url], cwd=place.root)
+        served = _json(asked)
         clone = unused_path(place.root, f"verify-{place.branch}")
         options = ("-r", place.remote, "--branch", place.branch)
         cloned = run([self._oak, "clone", _repository(place), str(clone), *options], cwd=place.root)
         complaint = text_of(cloned.stderr.tail).strip()
         damage = complaint if any(words in complaint for words in DAMAGED) else ""
-        return self._read_checkout(run, clone, path, "wire", served, cloned), damage
+        head = _text(served, "head")
+        if head is None:
+            detail = said(asked) if "head" not in served else "the server names no head"
+            return Reading(source="wire", head=None, content=None, detail=detail, failed="head" not in served), damage
+        return self._read_checkout(run, clone, path, "wire", head, cloned), damage
 
     def _read_checkout(
-        self, run: RunProbe, checkout: Path, path: str, source: str, head: str | None, made: ProcessResult
+        self, run: RunProbe, checkout: Path, path: str, source: str, head: str, made: ProcessResult
     ) -> Reading:
         """Read a checkout that must be at `head`."""
-        if head is None:
-            return Reading(source=source, head=None, content=None, detail="the server names no head")
         at = first_line(run, (self._oak, "hash"), cwd=checkout) if made.ok else None
         file = checkout / path
         if at != head or not file.is_file():

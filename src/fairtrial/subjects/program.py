@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from fairtrial.errors import HostError
 from fairtrial.host.process import run as run_process
 from fairtrial.model.loop import Probe, Step
 from fairtrial.model.process import ProcessResult, ProcessState
@@ -20,6 +21,7 @@ __all__ = [
     "find_program",
     "first_line",
     "linked_version",
+    "look_up",
     "remove_workspace",
     "said",
     "text_of",
@@ -104,6 +106,27 @@ def first_line(run: RunProbe, argv: Sequence[str], *, cwd: Path) -> str | None:
     result = run(argv, cwd=cwd)
     lines = text_of(result.stdout.head).split("\n")
     return lines[0].strip() or None if result.ok else None
+
+
+def look_up(run: RunProbe, argv: Sequence[str], *, cwd: Path, absent: int) -> str | None:
+    """The first line of what a look at a store found; None when it tells, without a complaint, that nothing is there.
+
+    Args:
+        run: Runs it.
+        argv: The look.
+        cwd: Where.
+        absent: The exit status by which it tells that nothing is there.
+
+    Raises:
+        HostError: It could not look.
+    """
+    result = run(argv, cwd=cwd)
+    line = text_of(result.stdout.head).split("\n")[0].strip()
+    if result.ok and line:
+        return line
+    if ended_by_itself(result) and result.returncode == absent and not result.stderr.n_bytes:
+        return None
+    raise HostError(f"{cwd}: the store cannot be read: {said(result)}")
 
 
 def ended_by_itself(result: ProcessResult) -> bool:

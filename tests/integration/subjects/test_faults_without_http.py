@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial.errors import HostError
 from fairtrial.loop import faulted_case
 from fairtrial.loop.trial import run_loop_trial
 from fairtrial.model.loop import Place, Step, Transport, Truth, Variant
@@ -225,6 +226,53 @@ def test_a_push_that_lands_after_the_store_was_read_is_no_evidence(
     assert "landed after the store had been read" in row["invalid_reason"]
     assert (row["recovered"], row["recovery_publishes"], row["retry_safe"]) == (True, 0, True)
     assert (rows[-1]["returncode"], rows[-1]["invalid_cases"]) == (1, [KILLED])
+
+
+class Unreadable(Git):
+    """A git whose store, or whose wire, cannot be looked at so many times in one case."""
+
+    def __init__(self, variant: Variant, *, n_blind: int, n_deaf: int) -> None:
+        super().__init__(variant)
+        self.n_blind = n_blind
+        self.n_deaf = n_deaf
+
+    def store_head(self, run: RunProbe, place: Place) -> str | None:
+        if REFUSED_BY_STORE in place.branch and self.n_blind:
+            self.n_blind -= 1
+            raise HostError("the store is locked")
+        return super().store_head(run, place)
+
+    def read_truth(self, run: RunProbe, place: Place, path: str, transport: Transport) -> Truth:
+        truth = super().read_truth(run, place, path, transport)
+        if REFUSED_BY_STORE not in place.branch or not self.n_deaf:
+            return truth
+        self.n_deaf -= 1
+        store, wire = truth.readings
+        return replace(truth, readings=(store, replace(wire, head=None, content=None, detail="refused", failed=True)))
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize(
+    ("n_blind", "n_deaf", "reason"),
+    [
+        (2, 2, None),
+        (3, 0, "nobody could look at the client's end: the store is locked"),
+        (0, 3, "not everything could be read: wire: could not be read (refused)"),
+        (0, 6, "not everything could be read: wire: could not be read (refused)"),
+    ],
+)
+def test_a_look_that_fails_is_repeated_and_never_taken_for_an_absence(
+    make_trial: MakeTrial, n_blind: int, n_deaf: int, reason: str | None
+) -> None:
+    spec, _ = make_trial("git", Transport.FILE, "publication_under_fault_v1", faults=(REFUSED_BY_STORE,))
+    subject = Unreadable(spec.loop.variant, n_blind=n_blind, n_deaf=n_deaf)
+    rows = list(run_loop_trial(spec, subject).rows)
+    row = next(row for row in rows if row.get("fault_case") == REFUSED_BY_STORE)
+    assert (row["valid"], row["invalid_reason"]) == (reason is None, reason)
+    assert row["verdict"] == ("true_rejection" if reason is None else None)
+    assert row["retry_safe"] is (None if n_deaf == 6 else True)
+    assert rows[-1]["invalid_cases"] == ([] if reason is None else [REFUSED_BY_STORE])
+    assert (subject.n_blind, subject.n_deaf) == (0, 0)
 
 
 LATER = {

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from fairtrial.errors import HostError
 from fairtrial.evidence.publication import ClientClaim, Delivery, ServerTruth, Verdict, decide_verdict
 from fairtrial.loop.scenarios import SCENARIOS
 from fairtrial.loop.seed import NOTES
@@ -54,7 +56,7 @@ def test_a_refused_publication_is_claimed_reconciled_and_retried(make_trial: Cal
         assert subject.claim(refused) is CLAIMS[name], refused
         assert (refused.returncode != 0) or subject.belied(Motion.PUBLISH, refused)
         truth = subject.read_truth(stage.probe, place, NOTES, Transport.HTTP)
-        assert [reading.head for reading in truth.readings] == [None, None]
+        assert [(reading.head, reading.failed) for reading in truth.readings] == [(None, False)] * 2, truth.readings
         assert subject.reconciled_head(place, last(stage, subject.reconcile(place))) is None
         state = subject.local_state(stage.probe, place)
         assert state.dirty is False
@@ -94,6 +96,11 @@ def test_a_publication_to_a_server_that_is_down_keeps_the_work_and_is_judged(
         (publish,) = subject.steps(Motion.PUBLISH, Manner.PLAIN, place)
         result = stage.run_step(publish)
         assert subject.store_head(stage.probe, place) is None
+        readings = subject.read_truth(stage.probe, place, NOTES, Transport.HTTP).readings
+        assert [(reading.head, reading.failed) for reading in readings] == [(None, False), (None, True)], readings
+        nowhere = replace(place, store=place.store.with_name("nowhere.git"))
+        with pytest.raises(HostError, match="cannot be read"):
+            subject.store_head(stage.probe, nowhere)
         assert subject.client_head(stage.probe, place) == head
         claim = subject.claim(result)
         version = subject.probe().version or ""

@@ -1,6 +1,7 @@
 """Eight tasks at once on one repository."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,3 +72,26 @@ def test_an_update_that_was_claimed_and_is_not_there_is_counted_and_fails_the_tr
     total = play(make_trial, "git", spoiled=losing_one)[-1]
     assert (total["returncode"], total["lost_update_tasks"], total["tasks_refused"]) == (1, ["task3"], {})
     assert total["verdicts"] == {"false_success": 1, "true_success": 7}
+
+
+@pytest.mark.needs("git")
+def test_an_update_that_nobody_could_read_is_not_lost_and_fails_the_trial(make_trial: MakeTrial) -> None:
+    def unreadable(plain: type[Subject]) -> type[Subject]:
+        class Unreadable(plain):  # type: ignore[misc, valid-type]
+            def steps(self, motion, manner, place):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+                manner = type(manner).FRESH if motion is Motion.ACQUIRE else manner  # a clone each: nothing is refused
+                return super().steps(motion, manner, place)
+
+            def read_truth(self, run, place, path, transport):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+                truth = super().read_truth(run, place, path, transport)
+                if place.workspace.name != "task3":
+                    return truth
+                store, wire = truth.readings
+                return replace(truth, readings=(store, replace(wire, head=None, content=None, failed=True)))
+
+        return Unreadable
+
+    total = play(make_trial, "git", Transport.FILE, spoiled=unreadable)[-1]
+    assert (total["returncode"], total["lost_update_tasks"], total["tasks_refused"]) == (1, [], {}), total
+    assert "task3: wire: could not be read" in total["stderr"]
+    assert total["verdicts"] == {"true_success": 7}

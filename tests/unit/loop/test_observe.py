@@ -84,14 +84,26 @@ def truth(store: str | None, wire: str | None, content: bytes | None = b"exact\n
         (None, truth(None, None, None), ServerTruth.ABSENT),
         (HEAD, truth(None, None, None), ServerTruth.ABSENT),
         (HEAD, truth(OTHER, OTHER), ServerTruth.OTHER_HEAD),
-        (HEAD, truth(HEAD, None), ServerTruth.OTHER_HEAD),
+        (HEAD, truth(HEAD, None, None), ServerTruth.OTHER_HEAD),
         (HEAD, truth(HEAD, HEAD, b"other\n"), ServerTruth.OTHER_HEAD),
+        (HEAD, truth(HEAD, HEAD, None), None),
     ],
 )
-def test_the_servers_truth_is_what_both_readings_say(at_exit: str | None, after: Truth, expected: ServerTruth) -> None:
+def test_the_servers_truth_is_what_both_readings_say(
+    at_exit: str | None, after: Truth, expected: ServerTruth | None
+) -> None:
     found, failures = server_truth(EXPECTED, at_exit, after)
     assert found is expected
     assert bool(failures) is (expected not in {ServerTruth.DURABLE, ServerTruth.DURABLE_LATE})
+
+
+@pytest.mark.parametrize("store", [HEAD, OTHER, None])
+def test_a_reading_that_failed_is_no_fact_about_the_server(store: str | None) -> None:
+    first, _ = truth(store, None, None if store is None else b"exact\n").readings
+    refused = Reading(source="wire", head=None, content=None, detail="connection refused", failed=True)
+    found, failures = server_truth(EXPECTED, HEAD, Truth(readings=(first, refused), integrity=True))
+    assert found is None
+    assert "wire: could not be read (connection refused)" in failures
 
 
 def test_an_unsound_store_is_a_fact_of_its_own() -> None:

@@ -48,6 +48,14 @@ def test_anything_else_does_not_hold_and_says_why(truth: Truth, sentence: str) -
     assert any(sentence in failure for failure in check.failures)
 
 
+def test_a_reading_that_failed_proves_nothing_and_hides_nothing() -> None:
+    refused = Reading(source="wire", head=None, content=None, detail="connection refused", failed=True)
+    check = judge_truth(EXPECTED, Truth(readings=(STORE, refused), integrity=True))
+    assert (check.holds, check.failures) == (None, ("wire: could not be read (connection refused)",))
+    assert judge_truth(EXPECTED, Truth(readings=(replace(STORE, head=OTHER), refused), integrity=True)).holds is False
+    assert judge_truth(EXPECTED, Truth(readings=(STORE, refused), integrity=False)).holds is False
+
+
 def test_without_a_head_recorded_before_publication_nothing_is_proven() -> None:
     unknown = Expectation(branch="work/task-0", head=None, content=b"exact\n")
     assert judge_truth(unknown, Truth(readings=(STORE, WIRE), integrity=True)).holds is None

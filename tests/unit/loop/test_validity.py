@@ -8,10 +8,11 @@ import pytest
 from fairtrial.evidence.publication import Delivery, ServerTruth
 from fairtrial.loop.fault_cases import FAULT_CASES
 from fairtrial.loop.observe import OnTheWire
+from fairtrial.loop.stage import HeadLook
 from fairtrial.loop.truth import Expectation
 from fairtrial.loop.validity import landed_unseen, why_invalid
 from fairtrial.loop.verdict_row import Prepared, Published
-from fairtrial.model.loop import Place, Sabotage, Truth
+from fairtrial.model.loop import Place, Reading, Sabotage, Truth
 from fairtrial.model.process import ProcessResult, ProcessState, StreamCapture
 from fairtrial.wire.faults import Fault, FaultKind
 from fairtrial.wire.ledger import ByteCounts, ConnectionReuse, FaultReport, ForwardLedger
@@ -68,17 +69,17 @@ def why(case: str, **seen: Any) -> str:  # noqa: ANN401 - one of many kinds of f
     """Why a case is no evidence when everything is as planned but what is told."""
     published = Published(
         result=seen.get("result", ending()),
-        head_at_exit=None,
+        at_exit=seen.get("at_exit", HeadLook(None)),
         drained=seen.get("drained", True),
         revived=False,
         requests_from=0,
         ledger=seen.get("ledger", ledger(1)),
-        truth=Truth(readings=(), integrity=True),
+        truth=Truth(readings=seen.get("readings", ()), integrity=True),
         elapsed_ms=1.0,
     )
     prepared = Prepared(
         place=PLACE,
-        expected=Expectation(branch="work", head=HEAD, content=b"exact"),
+        expected=Expectation(branch="work", head=seen.get("head", HEAD), content=b"exact"),
         notes_sha256=None,
         rival=seen.get("rival"),
         sabotage=seen.get("sabotage"),
@@ -88,6 +89,7 @@ def why(case: str, **seen: Any) -> str:  # noqa: ANN401 - one of many kinds of f
 
 
 UNMARKED = Sabotage(arm=(), disarm=())
+UNREAD = Reading(source="wire", head=None, content=None, detail="refused", failed=True)
 KILLED, LIMITED = ending(forced_kill=True), ending(timed_out=True)
 
 
@@ -95,7 +97,14 @@ KILLED, LIMITED = ending(forced_kill=True), ending(timed_out=True)
     ("case", "seen", "reason"),
     [
         ("reply_reset", {}, ""),
-        ("reply_reset", {"truth": None}, "no head could be read before the publication"),
+        ("reply_reset", {"truth": None, "head": None}, "no head could be read before the publication"),
+        ("reply_reset", {"at_exit": HeadLook(None, "locked")}, "nobody could look at the client's end: locked"),
+        (
+            "reply_reset",
+            {"truth": None, "readings": (UNREAD,)},
+            "not everything could be read: wire: could not be read (refused)",
+        ),
+        ("reply_reset", {"truth": None}, "not everything could be read: the notes"),
         ("reply_reset", {"drained": False}, "something was still in flight after 30 s"),
         ("reply_reset", {"drained": None}, ""),  # a hosted remote, where nobody can know
         ("reply_reset", {"ledger": ledger(0)}, "the fault did not fire as planned (drop_reply: matched 1, fired 0)"),

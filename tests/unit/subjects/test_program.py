@@ -1,10 +1,14 @@
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from fairtrial.errors import HostError
+from fairtrial.host.process import run as run_process
 from fairtrial.model.loop import Probe
-from fairtrial.subjects.program import ask_program, find_program, linked_version
+from fairtrial.model.process import ProcessResult
+from fairtrial.subjects.program import ask_program, find_program, linked_version, look_up
 
 
 def probe(name: str) -> Probe:
@@ -77,3 +81,32 @@ def test_a_program_that_always_dies_is_not_asked_for_ever(tmp_path: Path) -> Non
     tool.chmod(0o755)
     assert ask_program([str(tool)]).returncode == -9
     assert (tmp_path / "asked").read_text().count("\n") == 3
+
+
+def run(argv: Sequence[str], *, cwd: Path) -> ProcessResult:
+    return run_process(argv, env={"PATH": "/usr/bin:/bin"}, cwd=cwd, timeout_s=60, capture_bytes=100)
+
+
+@pytest.mark.parametrize(
+    ("script", "absent", "found"),
+    [("echo head", 0, "head"), ("echo head", 1, "head"), ("exit 0", 0, None), ("exit 1", 1, None)],
+)
+def test_a_look_tells_what_is_there_or_that_nothing_is(
+    tmp_path: Path, script: str, absent: int, found: str | None
+) -> None:
+    assert look_up(run, ("sh", "-c", script), cwd=tmp_path, absent=absent) == found
+
+
+@pytest.mark.parametrize(
+    ("script", "absent"),
+    [
+        ("echo locked >&2; exit 1", 0),
+        ("echo locked >&2; exit 1", 1),
+        ("echo locked >&2", 0),
+        ("exit 0", 1),
+        ("kill -9 $$", 0),
+    ],
+)
+def test_a_look_that_failed_never_says_that_nothing_is_there(tmp_path: Path, script: str, absent: int) -> None:
+    with pytest.raises(HostError, match="the store cannot be read"):
+        look_up(run, ("sh", "-c", script), cwd=tmp_path, absent=absent)
