@@ -27,6 +27,8 @@ def why_invalid(
         return f"not everything could be read: {'; '.join(unread_of(published.truth)) or 'the notes'}"
     if published.drained is False:
         return f"something was still in flight after {DRAIN_S:g} s"
+    if case.wire is not None and ledger is None:
+        return "nothing stood on the wire that could have failed"
     if ledger is not None and not ledger.faults_as_planned:
         reports = ", ".join(f"{r.fault.kind}: matched {r.n_matched}, fired {r.n_fired}" for r in ledger.faults)
         return f"the fault did not fire as planned ({reports})"

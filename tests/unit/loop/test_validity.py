@@ -108,7 +108,8 @@ KILLED, LIMITED = ending(forced_kill=True), ending(timed_out=True)
         ("reply_reset", {"drained": False}, "something was still in flight after 30 s"),
         ("reply_reset", {"drained": None}, ""),  # a hosted remote, where nobody can know
         ("reply_reset", {"ledger": ledger(0)}, "the fault did not fire as planned (drop_reply: matched 1, fired 0)"),
-        ("reply_reset", {"ledger": None}, ""),
+        ("reply_reset", {"ledger": None}, "nothing stood on the wire that could have failed"),
+        ("server_refuses", {"ledger": None, "sabotage": UNMARKED}, ""),
         ("server_refuses", {"sabotage": Sabotage(arm=(), disarm=(), mark=NOWHERE)}, "the server's fault did not fire"),
         ("server_refuses", {"sabotage": Sabotage(arm=(), disarm=(), mark=Path(__file__))}, ""),
         ("server_refuses", {"sabotage": UNMARKED}, ""),
