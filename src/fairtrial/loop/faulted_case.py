@@ -191,6 +191,7 @@ def _prepare(stage: Stage, case: FaultCase) -> Prepared:
     stage.settle_branch(case.name)
     place = stage.places[case.name]
     rival = _send_rival(stage, place) if case.rival else None
+    before = stage.server_head(case.name) if case.rival else None  # a push may end with 0 and have published nothing
     sabotage = None if case.store is None else stage.subject.sabotage(case.store, place)
     if sabotage is not None:
         stage.prepare(sabotage.arm)
@@ -204,6 +205,7 @@ def _prepare(stage: Stage, case: FaultCase) -> Prepared:
         ),
         notes_sha256=notes_sha256(place),
         rival=rival,
+        before=before,
         sabotage=sabotage,
     )
 

@@ -42,6 +42,9 @@ def why_invalid(
         return "the client ended before its limit"
     if case.rival and prepared.rival is None:
         return "the other writer's head could not be read"
+    if prepared.before is not None and prepared.before.head != prepared.rival:
+        there = prepared.before.unread or prepared.before.head or "nothing"
+        return f"the other writer's work was not on the branch before the publication ({there})"
     return ""
 
 

@@ -37,6 +37,7 @@ class Prepared:
         expected: What the server must hold of it.
         notes_sha256: Digest of the notes in the workspace; None when they are not there.
         rival: The head of another writer who went first; None without one.
+        before: A look at the branch's head once that writer had published; None without one.
         sabotage: How the store was made to fail; None when it was not.
     """
 
@@ -44,6 +45,7 @@ class Prepared:
     expected: Expectation
     notes_sha256: str | None
     rival: str | None
+    before: HeadLook | None
     sabotage: Sabotage | None
 
 

@@ -62,6 +62,11 @@ LEAVES: Final = (  # as many digits as `info` prints
     " (SELECT rid FROM tagxref JOIN tag USING (tagid) WHERE tagname = 'closed' AND tagtype > 0)"
     " ORDER BY event.mtime DESC, blob.uuid"
 )
+SET_CAPABILITIES: Final = """
+"$0" user capabilities "$1" "$2" -R "$3" || exit
+got=$("$0" user capabilities "$1" -R "$3")
+[ "$got" = "$2" ] || { echo "the capabilities are $got, not $2" >&2; exit 1; }
+"""
 KILL: Final = "tclEval {exec /bin/sh -c {echo x >> 'MARK'; kill -9 $PPID}}"
 
 
@@ -257,11 +262,7 @@ class Fossil:
         can kill the server and not refuse: what it calls an error is said to the client, and the push is kept.
         """
         if fault is StoreFault.REFUSE and place.remote.startswith("http"):
-            capabilities = ("user", "capabilities", USER)
-            return Sabotage(
-                arm=(self._step(place.root, *capabilities, READ_ONLY, "-R", str(place.store)),),
-                disarm=(self._step(place.root, *capabilities, "s", "-R", str(place.store)),),
-            )
+            return Sabotage(arm=(self._allow(place, READ_ONLY),), disarm=(self._allow(place, "s"),))
         if fault is not StoreFault.KILL_BEFORE or place.remote.startswith("file:"):
             return None
         mark = place.root / f"{place.workspace.name}.fired"
@@ -339,6 +340,11 @@ class Fossil:
             raise HostError(f"{repository}: the store cannot be read: {said(asked)}")
         leaves = [line.strip().strip("'") for line in text_of(asked.stdout.head).splitlines()]
         return _ours_first(leaves, place)
+
+    def _allow(self, place: Place, capabilities: str) -> Step:
+        """Set what the login may do, and read it back: no mark would tell that it was not set."""
+        script = ("/bin/sh", "-c", SET_CAPABILITIES, self._fossil, USER, capabilities, str(place.store))
+        return Step(argv=script, cwd=place.root)
 
     def _step(self, cwd: Path, *arguments: str, name: str = "") -> Step:
         return Step(argv=(self._fossil, *arguments), cwd=cwd, name=name)

@@ -9,7 +9,7 @@ import pytest
 from fairtrial.errors import HostError
 from fairtrial.loop import faulted_case
 from fairtrial.loop.trial import run_loop_trial
-from fairtrial.model.loop import Place, Step, Transport, Truth, Variant
+from fairtrial.model.loop import Manner, Motion, Place, Step, Transport, Truth, Variant
 from fairtrial.protocols import RunProbe
 from fairtrial.subjects.git import Git
 
@@ -273,6 +273,25 @@ def test_a_look_that_fails_is_repeated_and_never_taken_for_an_absence(
     assert row["retry_safe"] is (None if n_deaf == 6 else True)
     assert rows[-1]["invalid_cases"] == ([] if reason is None else [REFUSED_BY_STORE])
     assert (subject.n_blind, subject.n_deaf) == (0, 0)
+
+
+class SilentRival(Git):
+    """A git whose other writer ends with 0 and has published nothing."""
+
+    def steps(self, motion: Motion, manner: Manner, place: Place) -> tuple[Step, ...]:
+        if motion is Motion.PUBLISH and place.workspace.name.endswith("-rival"):
+            return (Step(argv=("/bin/true",), cwd=place.workspace),)
+        return super().steps(motion, manner, place)
+
+
+@pytest.mark.needs("git")
+def test_another_writer_who_published_nothing_disturbs_nothing_and_is_no_evidence(make_trial: MakeTrial) -> None:
+    spec, _ = make_trial("git", Transport.FILE, "publication_under_fault_v1", faults=("rival_first",))
+    rows = list(run_loop_trial(spec, SilentRival(spec.loop.variant)).rows)
+    row = next(row for row in rows if row.get("fault_case") == "rival_first")
+    assert (row["valid"], row["verdict"], row["returncode"]) == (False, None, 1)
+    assert row["invalid_reason"].startswith("the other writer's work was not on the branch before the publication")
+    assert rows[-1]["invalid_cases"] == ["rival_first"]
 
 
 LATER = {

@@ -82,6 +82,7 @@ def why(case: str, **seen: Any) -> str:  # noqa: ANN401 - one of many kinds of f
         expected=Expectation(branch="work", head=seen.get("head", HEAD), content=b"exact"),
         notes_sha256=None,
         rival=seen.get("rival"),
+        before=seen.get("before"),
         sabotage=seen.get("sabotage"),
     )
     wire = OnTheWire(delivery=seen.get("delivery", Delivery.COMPLETE), n_mutations=1, n_replays=0)
@@ -123,7 +124,17 @@ KILLED, LIMITED = ending(forced_kill=True), ending(timed_out=True)
         ("reply_stalled", {}, "the client ended before its limit"),
         ("reply_stalled", {"result": LIMITED}, ""),
         ("rival_first", {}, "the other writer's head could not be read"),
-        ("rival_first", {"rival": OTHER}, ""),
+        ("rival_first", {"rival": OTHER, "before": HeadLook(OTHER)}, ""),
+        (
+            "rival_first",
+            {"rival": OTHER, "before": HeadLook(HEAD)},
+            f"the other writer's work was not on the branch before the publication ({HEAD})",
+        ),
+        (
+            "rival_first",
+            {"rival": OTHER, "before": HeadLook(None, "locked")},
+            "the other writer's work was not on the branch before the publication (locked)",
+        ),
     ],
 )
 def test_each_doubt_has_its_reason_and_nothing_else_has_one(case: str, seen: dict[str, Any], reason: str) -> None:
