@@ -111,9 +111,10 @@ class Section:
         subjects: The reference first, then by name, the control last.
         reference: The subject that others are compared with; None when there is only a control.
         control: How far the control lies from itself, by field; a field that no run has a figure of is left out.
-        differences: Of each other subject against the reference, in the same fields.
-        publications: Of each subject that published under faults, in the order of `subjects`. The cost of such runs is
-            not compared: how many commands they are depends on what had to be recovered.
+        differences: Of each other subject against the reference, in the same fields. None, and no control, where tools
+            do not do the same work: under faults it depends on what had to be recovered, with tasks at once on how many
+            of them were turned away.
+        publications: Of each subject that published under faults, in the order of `subjects`.
     """
 
     setting: Setting
@@ -237,7 +238,8 @@ def _section(setting: Setting, runs: Sequence[LoopRun], voided: Mapping[tuple[Se
     candidates = sorted(set(by_subject) - set(nulls))
     reference = REFERENCE if REFERENCE in candidates else next(iter(candidates), None)
     faulted = any(run.cases for run in runs)
-    compared = None if faulted else reference
+    at_once = any(run.parallel is not None for run in runs)
+    compared = None if faulted or at_once else reference
     spreads: Mapping[str, ControlSpread] = {} if compared is None else control_spreads(by_subject, compared, nulls)
     order = sorted(by_subject, key=lambda name: (name in nulls, name != reference, name))
     return Section(

@@ -154,7 +154,7 @@ class LoopRun:
         truth: The truth check's answer; None when it was not made.
         coverage_complete: Every planned operation was measured; None when the row does not say.
         network_bytes_reason: Why network bytes are unknown, or "".
-        numbers: The figures, in the order of `NUMBER_FIELDS`.
+        numbers: The figures, in the order of `NUMBER_FIELDS`; no `elapsed_ms` of tasks at once, which have wall times.
         holes: Operations that were deliberately not measured.
         publication: What an interrupted publication showed; None in other scenarios.
         cases: What each publication under fault showed; none in other scenarios.
@@ -331,6 +331,8 @@ def _numbers(row: Row) -> tuple[float | None, ...]:
         for name, phase in _PHASES.items():
             if name not in row:
                 values[name] = measured(cast("Row", phases).get(phase))
+    if "lost_updates" in row:  # older rows hold the sum of commands that overlap: no time that anybody waited
+        values["elapsed_ms"] = None
     return tuple(values.values())
 
 

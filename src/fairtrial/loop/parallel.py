@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Final
 
 from fairtrial.evidence.publication import ClientClaim, Delivery, ServerTruth, decide_verdict
 from fairtrial.loop.observe import server_truth
@@ -20,6 +21,7 @@ from fairtrial.model.process import ProcessResult
 
 __all__ = ["play_parallel"]
 
+OVERLAP: Final = "the commands overlap: see parallel_work_wall_ms and parallel_publish_wall_ms"
 Plan = Mapping[str, Sequence[tuple[Operation, Step]]]
 
 
@@ -131,6 +133,8 @@ def _total(
     total = common_total(stage, rows, (), holds=not failures, failures=failures)
     unmeasured = sorted(set(planned_operations(stage)) - {str(row["operation"]) for row in rows})
     total |= {
+        "elapsed_ms": None,
+        "elapsed_ms_reason": OVERLAP,
         "coverage_complete": not unmeasured,
         "unmeasured_operations": unmeasured,
         "n_tasks": len(stage.scenario.phases),

@@ -54,6 +54,8 @@ def test_no_update_that_was_claimed_is_lost_and_every_refusal_is_named(
     assert set(refused.values()) <= operations
     assert total["coverage_complete"] is not any(".publish" not in where for where in refused.values())
     assert total["parallel_work_wall_ms"] > 0
+    assert total["elapsed_ms"] is None
+    assert "parallel_work_wall_ms" in total["elapsed_ms_reason"]
 
 
 @pytest.mark.needs("git")

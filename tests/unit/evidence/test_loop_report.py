@@ -284,3 +284,11 @@ def test_the_order_of_rows_does_not_change_the_summary() -> None:
 def test_the_first_reason_for_unknown_network_bytes_is_kept() -> None:
     rows = [total("git", 0), total("git", 1, network_bytes=None, network_bytes_reason="file transport")]
     assert section_of(*rows).subjects[0].network_bytes_reason == "file transport"
+
+
+def test_tasks_at_once_are_not_compared_and_the_sum_of_commands_that_overlap_is_no_time() -> None:
+    at_once = {"n_tasks": 8, "tasks_published": 1, "tasks_refused": {"task1": "task1.acquire"}, "lost_updates": 0}
+    section = section_of(*(row | at_once for row in sweep(10)))
+    assert section.control == section.differences == ()
+    assert {subject.medians["elapsed_ms"] for subject in section.subjects} == {None}
+    assert [subject.n_passed for subject in section.subjects] == [10, 10, 10]
