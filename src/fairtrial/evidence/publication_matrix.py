@@ -1,7 +1,7 @@
 """The publication-honesty matrix: for each tool, transport and fault what was claimed, seen, true, and what it cost.
 
 Runs that agree make one line; where they do not, each word is shown with how often it was found. Nothing is averaged
-over unlike facts: a cost is a median over the runs that had it.
+over unlike facts: a cost is a median over the runs that had something to recover from, 0 where none had.
 """
 
 from collections import Counter
@@ -79,10 +79,10 @@ class MatrixLine:
         server_integrity: Likewise.
         recovered: False when a single recovery failed; None when none was needed.
         server_repair: What was typed at the server, with counts where runs differ; None when nothing was.
-        recovery_calls: Median.
-        recovery_bytes: Median, or None.
-        recovery_ms: Median, or None.
-        recovery_tokens: Median.
+        recovery_calls: Median over the runs that had something to recover from; 0 when none had.
+        recovery_bytes: Likewise, or None.
+        recovery_ms: Likewise, or None.
+        recovery_tokens: Likewise.
     """
 
     fault_case: str
@@ -156,7 +156,8 @@ def matrix_lines(runs: Iterable[Sequence[CaseFacts]]) -> tuple[MatrixLine, ...]:
 
 def _line(members: Sequence[CaseFacts]) -> MatrixLine:
     valid = [case for case in members if case.valid]
-    recovered = [case.recovered for case in valid if case.recovered is not None]
+    recovering = [case for case in valid if case.recovered is not None]
+    costing = recovering or valid  # where no run had anything to recover from, it cost each of them nothing
     return MatrixLine(
         fault_case=members[0].fault_case,
         connection_reuse=members[0].connection_reuse,
@@ -170,12 +171,12 @@ def _line(members: Sequence[CaseFacts]) -> MatrixLine:
         retry_safe=_all(case.retry_safe for case in valid),
         local_work_preserved=_all(case.local_work_preserved for case in valid),
         server_integrity=_all(case.server_integrity for case in valid),
-        recovered=all(recovered) if recovered else None,
+        recovered=all(case.recovered for case in recovering) if recovering else None,
         server_repair=_words(case.server_repair for case in valid),
-        recovery_calls=median(case.recovery_calls for case in valid),
-        recovery_bytes=median(case.recovery_bytes for case in valid),
-        recovery_ms=median(case.recovery_ms for case in valid),
-        recovery_tokens=median(case.recovery_tokens for case in valid),
+        recovery_calls=median(case.recovery_calls for case in costing),
+        recovery_bytes=median(case.recovery_bytes for case in costing),
+        recovery_ms=median(case.recovery_ms for case in costing),
+        recovery_tokens=median(case.recovery_tokens for case in costing),
     )
 
 

@@ -18,8 +18,8 @@ BRIEF_HEADERS: Final = ("tool", "fault", "client claims", "wire saw", "server ho
 NOTE: Final = (
     "Claim: the client's exit status and words. Wire: the forwarder's records. Server: the store itself and a fresh"
     " clone, once nothing was in flight. Recovery: asking and publishing again until the work is there, and joining"
-    " another writer's work that is there too, medians over runs; 0 calls: nothing to recover from. Only this machine"
-    " and this transport are in one table."
+    " another writer's work that is there too, medians over the runs that had something to recover from; 0 calls: none"
+    " had. Only this machine and this transport are in one table."
 )
 
 
@@ -75,7 +75,8 @@ def _brief_cells(subject: str, line: MatrixLine) -> tuple[str, ...]:
     harm += ", work LOST" if line.local_work_preserved is False else ""
     harm += ", store DAMAGED" if line.server_integrity is False else ""
     spent = f"{figure(line.recovery_calls)} calls, {full[11]} tokens, {full[13]} ms{_outcome(line)}"
-    cost = ("not needed" if line.recovery_calls == 0 else spent) + harm
+    needless = line.recovered is None and line.recovery_calls == 0
+    cost = ("not needed" if needless else spent) + harm
     return (*full[:2], *full[3:7], cost)
 
 

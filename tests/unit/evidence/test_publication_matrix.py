@@ -58,6 +58,16 @@ def test_the_largest_fork_of_any_valid_run_is_shown_and_an_unknown_one_is_not_no
     assert matrix_lines([[case()]])[0].fork_heads is None
 
 
+def test_what_recovery_cost_is_not_hidden_by_runs_that_needed_none() -> None:
+    idle = case(recovered=None, recovery_calls=0, recovery_bytes=0, recovery_ms=0.0, recovery_tokens=0)
+    failed = case(recovered=False, recovery_calls=5, recovery_bytes=4000, recovery_ms=600.0, recovery_tokens=200)
+    (line,) = matrix_lines([[idle], [idle], [failed]])
+    assert (line.recovered, line.recovery_calls, line.recovery_bytes) == (False, 5, 4000)
+    assert (line.recovery_ms, line.recovery_tokens) == (600.0, 200)
+    (line,) = matrix_lines([[idle], [idle]])
+    assert (line.recovered, line.recovery_calls, line.recovery_bytes, line.recovery_ms) == (None, 0, 0, 0.0)
+
+
 def test_what_one_run_does_not_know_is_not_known() -> None:
     (line,) = matrix_lines([[case()], [case(server_integrity=None, recovery_bytes=None)]])
     assert (line.server_integrity, line.recovery_bytes) == (None, None)

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+import pytest
 from rich.console import Console
 
 from fairtrial.evidence.loop_report import LoopSummary, summarize_loop
 from fairtrial.evidence.loop_runs import LoopFold
 from fairtrial.report.loop import loop_report_json, render_loop_markdown, render_loop_terminal
+from fairtrial.report.publication import brief_matrix_tables
 
 CASE = {
     "fault_case": "reply_lost_reused",
@@ -112,6 +114,22 @@ def test_a_terminal_of_120_columns_shows_whole_words() -> None:
     assert "unreported_but_durable" in text
     assert "reply_lost_reused" in text
     assert "1 calls, 37 tokens, 33.0 ms" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("case", "shown"),
+    [
+        ({"recovered": None, "recovery_calls": 0}, "not needed"),
+        ({"recovered": False, "recovery_calls": 0, "server_repair": ["x"]}, "0 calls, 37 tokens, 33.0 ms (failed"),
+        ({"valid": False, "verdict": None, "recovered": None}, "unmeasured calls"),
+    ],
+)
+def test_only_a_recovery_that_nobody_needed_is_called_not_needed(case: dict[str, object], shown: str) -> None:
+    (section,) = summary(total("hg", "http", **case)).sections
+    (table,) = brief_matrix_tables(section)
+    ((*_, cost),) = table.rows
+    assert cost.startswith(shown)
+    assert ("not needed" in cost) is (shown == "not needed")
 
 
 def test_the_json_has_a_line_for_each_subject_and_case() -> None:
