@@ -1,4 +1,7 @@
-"""What a partial clone of the seeded store would move: the same store cloned whole and in part, once, over http."""
+"""What a partial clone of the seeded trunk would move: it is cloned whole and in part, once a run, over http.
+
+The tasks have published by then; their branches are no part of what is cloned.
+"""
 
 import time
 from collections.abc import Mapping
@@ -49,7 +52,7 @@ def _clone_all(stage: Stage, front: FrontSettings) -> dict[str, object]:
         for name, options in CLONES.items():
             before = forward_ledger(server)
             target = str(stage.root / f"comparator-{name}")
-            argv = (front.git, "clone", "-q", *options, "-b", place.trunk, remote, target)
+            argv = (front.git, "clone", "-q", "--single-branch", *options, "-b", place.trunk, remote, target)
             stage.prepare((Step(argv=argv, cwd=stage.root),))
             after = forward_ledger(server)
             found[name] = {

@@ -108,6 +108,22 @@ def test_the_baseline_scenario_has_all_rows_with_its_holes(
     assert show["output_characters"] > 0
 
 
+def test_the_comparator_clones_the_seeded_trunk_without_the_branches_of_the_tasks(
+    make_spec: Callable[..., object], git_variant: object, tmp_path: Path
+) -> None:
+    record = run_loop_trial(make_spec("agent_task_baseline_v1"), Git(git_variant))
+    for name in record.rows[-1]["partial_clone_comparator"]:
+        (clone,) = tmp_path.rglob(f"comparator-{name}")
+        listed = subprocess.run(
+            ["git", "-C", str(clone), "for-each-ref", "--format=%(refname)", "refs/remotes"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert not [ref for ref in listed.stdout.split() if "work/" in ref], name
+        assert listed.stdout.split(), name
+
+
 def test_commands_are_shown_without_paths_and_ports_of_this_machine(
     make_spec: Callable[..., object], git_variant: object, tmp_path: Path
 ) -> None:
