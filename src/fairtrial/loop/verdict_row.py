@@ -152,7 +152,8 @@ def wire_fields(stage: Stage, published: Published, wire: OnTheWire | None) -> R
         "delivery_reason": None,
         "mutation_requests_observed": wire.n_mutations,
         "blind_replay_requests": wire.n_replays,
-        "publication_bytes": sum(seen),
+        # only there is a record one request: over native it begins at the mark, over ssh it is a whole session
+        "publication_bytes": sum(seen) if stage.spec.loop.transport is Transport.HTTP else None,
         "drained": published.drained,
     }
 

@@ -59,6 +59,7 @@ def test_a_server_that_dies_leaves_the_truth_that_its_moment_says(make_trial: Ma
     for row in found.values():
         assert row["fault_fired"] == (0 if row["fault_case"] == "control" else 1)
         assert row["connection_reuse"] == ("reused" if transport is Transport.HTTP else None)
+        assert (row["publication_bytes"] is None) is (transport is not Transport.HTTP)
         assert (row["delivery"] is None) is (transport is Transport.FILE)
         assert row["retry_safe"], row["retry_failures"]
     assert found["server_refuses"]["verdict"] == "true_rejection"
