@@ -74,7 +74,8 @@ class SshWire:
         """What passed so far, in the form of a wire's ledger: one record for each connection that published."""
         path = self._directory / "calls.jsonl"
         calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        up, down = (sum(call[name] for call in calls) for name in ("up", "down"))
+        names = ("up", "to_server", "down", "to_client")
+        up, to_server, down, to_client = (sum(call[name] for call in calls) for name in names)
         reports = tuple(self._report(fault, calls) for fault in self._faults)
         return WireLedger(
             schema=LEDGER_SCHEMA,
@@ -82,7 +83,9 @@ class SshWire:
                 connection_reuse=ConnectionReuse.FRESH,
                 connections=len(calls),
                 in_flight=0,
-                bytes=ByteCounts(client_to_proxy=up, proxy_to_server=up, server_to_proxy=down, proxy_to_client=down),
+                bytes=ByteCounts(
+                    client_to_proxy=up, proxy_to_server=to_server, server_to_proxy=down, proxy_to_client=to_client
+                ),
                 requests=tuple(self._record(n, call) for n, call in enumerate(calls, 1) if call["marked"]),
                 faults=reports,
                 faults_as_planned=all(report.as_planned for report in reports),
@@ -105,21 +108,21 @@ class SshWire:
             connection=number,
             method=METHOD,
             target=self._watch,
-            started_ms=0.0,
-            elapsed_ms=0.0,
+            started_ms=None,
+            elapsed_ms=None,
             request_declared_bytes=None,
             request_head_bytes=0,
             request_body_bytes=call["up"],
             request_wire_bytes=call["up"],
-            request_complete=not call["cut"],
+            request_complete=None,
             delivery=delivery,
             status=None,
             reply_head_bytes=0,
             reply_body_bytes=call["down"],
             reply_wire_bytes=call["down"],
-            reply_complete=True,
+            reply_complete=None,
             client_status=None,
-            client_gone=False,
+            client_gone=None,
             fault=None if call["fault"] is None else FaultKind(call["fault"]),
             fault_fired=call["fired"],
             error=None,

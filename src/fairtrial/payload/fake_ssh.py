@@ -29,7 +29,8 @@ class Call:
         self.mark = str(plan["watch"]).encode()
         self.faults: list[dict[str, Any]] = plan["faults"]
         self.n_matched = n_before
-        self.up = self.down = self.past = self.swallowed = 0
+        self.up = self.to_server = self.down = self.to_client = 0  # as a forwarder's four counters
+        self.past = self.swallowed = 0
         self.marked = self.cut = self.fired = False
         self.fault: dict[str, Any] | None = None
         self.tail = b""
@@ -86,7 +87,7 @@ def carry(call: Call, server: "subprocess.Popen[bytes]") -> int:
                 if call.kind == "drop_reply":
                     call.swallowed += len(data)
                 else:
-                    os.write(sys.stdout.fileno(), data)
+                    call.to_client += os.write(sys.stdout.fileno(), data)
 
 
 def upload(call: Call, server: "subprocess.Popen[bytes]", data: bytes) -> bool:
@@ -94,7 +95,7 @@ def upload(call: Call, server: "subprocess.Popen[bytes]", data: bytes) -> bool:
     call.up += len(data)
     before = call.see(data)
     if before >= 0:
-        write(server, data[:before])
+        write(call, server, data[:before])
         data = data[before:]
         if call.kind == "rst_connect":
             call.cut = call.fired = True
@@ -106,25 +107,26 @@ def upload(call: Call, server: "subprocess.Popen[bytes]", data: bytes) -> bool:
     if call.marked and call.kind == "drop_mid_request":
         left = int((call.fault or {})["parameter"]) - call.past
         if len(data) > left:
-            write(server, data[:left])
+            write(call, server, data[:left])
             call.past += left
             call.cut = call.fired = True
             cast("IO[bytes]", server.stdin).close()
             server.wait()
             return False
-    write(server, data)
+    write(call, server, data)
     call.past += len(data) if call.marked else 0
     return True
 
 
-def write(server: "subprocess.Popen[bytes]", data: bytes) -> None:
-    """Write all of it; a server that has left wants no more."""
+def write(call: Call, server: "subprocess.Popen[bytes]", data: bytes) -> None:
+    """Write all of it and count it; a server that has left wants no more."""
     stdin = cast("IO[bytes]", server.stdin)
     try:
         stdin.write(data)
         stdin.flush()
     except BrokenPipeError:
         return
+    call.to_server += len(data)
 
 
 def command_in(arguments: list[str]) -> str:
@@ -153,7 +155,9 @@ def main() -> int:
         record = {
             "plan": plan["plan"],
             "up": call.up,
+            "to_server": call.to_server,
             "down": call.down,
+            "to_client": call.to_client,
             "marked": call.marked,
             "past": call.past,
             "cut": call.cut,

@@ -65,21 +65,21 @@ class RequestRecord:
         connection: Number of the client connection, from 1.
         method: The method; "" when the head could not be read.
         target: The request target, undecoded; "" likewise.
-        started_ms: From the forwarder's start to the end of the head, in milliseconds.
-        elapsed_ms: From the end of the head to the end of the exchange, in milliseconds.
+        started_ms: From the forwarder's start to the end of the head, in milliseconds; None where no clock ran.
+        elapsed_ms: From the end of the head to the end of the exchange, in milliseconds; None likewise.
         request_declared_bytes: Content-Length; None when none was declared.
         request_head_bytes: Bytes of the head.
         request_body_bytes: Payload bytes of the body that arrived.
         request_wire_bytes: Head and body as they arrived, chunk framing included.
-        request_complete: The whole request arrived from the client.
-        delivery: How much of it the server was sent.
+        request_complete: The whole request arrived from the client; None where only bytes are known.
+        delivery: How much of it the server was sent; where only bytes are known, of what the client sent.
         status: The server's status; None when it sent none.
         reply_head_bytes: Bytes of all heads of the reply, interim ones too.
         reply_body_bytes: Payload bytes of the reply's body that the server sent.
         reply_wire_bytes: Heads and body as the server sent them, chunk framing included.
-        reply_complete: The whole reply arrived from the server.
+        reply_complete: The whole reply arrived from the server; None where only bytes are known.
         client_status: The status the client was sent; None when it was sent none.
-        client_gone: The client left before the exchange ended.
+        client_gone: The client left before the exchange ended; None where only bytes are known.
         fault: The kind of the fault that hit this request, fired or not; None without.
         fault_fired: Its effect was complete.
         error: What went wrong without being planned, in one line; None when nothing did.
@@ -88,21 +88,21 @@ class RequestRecord:
     connection: int
     method: str
     target: str
-    started_ms: float
-    elapsed_ms: float
+    started_ms: float | None
+    elapsed_ms: float | None
     request_declared_bytes: int | None
     request_head_bytes: int
     request_body_bytes: int
     request_wire_bytes: int
-    request_complete: bool
+    request_complete: bool | None
     delivery: Delivery
     status: int | None
     reply_head_bytes: int
     reply_body_bytes: int
     reply_wire_bytes: int
-    reply_complete: bool
+    reply_complete: bool | None
     client_status: int | None
-    client_gone: bool
+    client_gone: bool | None
     fault: FaultKind | None
     fault_fired: bool
     error: str | None

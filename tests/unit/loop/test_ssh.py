@@ -1,6 +1,7 @@
 """The stand-in for ssh: it runs the command, counts, loses the connection at the mark, and says so."""
 
 import subprocess
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -29,18 +30,28 @@ def test_a_command_is_run_and_what_passes_is_counted(wire: SshWire, tmp_path: Pa
     assert (tmp_path / "received").read_bytes() == b"ask"
     forward = wire.ledger().forward
     assert forward is not None
-    assert (forward.bytes.client_to_proxy, forward.bytes.proxy_to_client, forward.requests) == (3, 5, ())
+    assert (astuple(forward.bytes), forward.requests) == ((3, 3, 5, 5), ())
 
 
 @pytest.mark.parametrize(
-    ("fault", "received", "delivery"),
+    ("fault", "received", "delivery", "counted"),
     [
-        (Fault(match=MARK, nth=1, kind=FaultKind.DROP_REPLY), b"publish:0123", Delivery.COMPLETE),
-        (Fault(match=MARK, nth=1, kind=FaultKind.DROP_MID_REQUEST, parameter=3), b"publish:01", Delivery.PARTIAL),
+        (Fault(match=MARK, nth=1, kind=FaultKind.DROP_REPLY), b"publish:0123", Delivery.COMPLETE, (12, 12, 5, 0)),
+        (
+            Fault(match=MARK, nth=1, kind=FaultKind.DROP_MID_REQUEST, parameter=3),
+            b"publish:01",
+            Delivery.PARTIAL,
+            (12, 10, 0, 0),
+        ),
     ],
 )
 def test_the_connection_is_lost_at_the_mark(
-    wire: SshWire, tmp_path: Path, fault: Fault, received: bytes, delivery: Delivery
+    wire: SshWire,
+    tmp_path: Path,
+    fault: Fault,
+    received: bytes,
+    delivery: Delivery,
+    counted: tuple[int, int, int, int],
 ) -> None:
     wire.set_faults([fault])
     done = call(wire, tmp_path, b"publish:0123")
@@ -52,6 +63,16 @@ def test_the_connection_is_lost_at_the_mark(
     assert forward.faults_as_planned
     (record,) = forward.requests
     assert (record.delivery, record.fault, record.fault_fired) == (delivery, fault.kind, True)
+    assert astuple(forward.bytes) == counted
+
+
+def test_what_the_stand_in_cannot_know_is_null(wire: SshWire, tmp_path: Path) -> None:
+    call(wire, tmp_path, b"publish:0123")
+    forward = wire.ledger().forward
+    assert forward is not None
+    (record,) = forward.requests
+    unknown = record.started_ms, record.elapsed_ms, record.request_complete, record.reply_complete, record.client_gone
+    assert unknown == (None,) * 5
 
 
 def test_a_plan_counts_from_its_own_beginning(wire: SshWire, tmp_path: Path) -> None:
