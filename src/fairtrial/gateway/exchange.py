@@ -264,7 +264,7 @@ class Exchange:
             _Refused: A budget is exhausted.
         """
         trial, row = self._trial, self.row
-        row.waited_ms = await trial.wait_for_place()
+        await trial.wait_for_place(row)
         told = News(what=Heard.NOTHING)
         try:
             if (exhausted := trial.exhausted_budget()) is not None:

@@ -41,6 +41,10 @@ class Ending(StrEnum):
     INTERNAL = "internal"  # a bug of the gateway: the trial is void
 
 
+_BEFORE_IT_WENT_OUT: Final = frozenset({Ending.REFUSED, Ending.LOCAL, Ending.CLIENT_GONE, Ending.STOPPED})
+"""How a request may end that never went out: its client may leave, or its trial be closed, while we hold it back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCall:
     """A tool call in a reply.
@@ -98,7 +102,7 @@ class WireRow:
         stream: A stream was asked for; None when unknown.
         status: The status of the provider, the script or the recording; None when there was none.
         client_status: The status that the client was sent; None when it was sent none.
-        attempt: 1 plus the earlier requests with the same conversation that were not answered in full.
+        attempt: 1 plus the earlier requests with the same conversation that went out and were not answered in full.
         digest: SHA-256 of the conversation; None when it could not be read.
         session_claim: The client's session.
         agent_claim: The client's subagent or child session; None for the main loop, or when the client does not say.
@@ -106,6 +110,7 @@ class WireRow:
         effort: How hard the model is told to think, in the request's own word; None when it does not say.
         request_bytes: Bytes of the body as it came.
         reply_bytes: Bytes of the body as the client was sent it.
+        went_out: It was passed on to whoever answers: the log has its `begun` line.
         waited_ms: Held back for the provider's sake.
         backed_off_ms: How long the client let the conversation rest after a try that the provider failed.
         first_byte_ms: From sending to the reply's head; None without.
@@ -161,6 +166,7 @@ class WireRow:
     effort: str | None = None
     request_bytes: int = 0
     reply_bytes: int = 0
+    went_out: bool = False
     waited_ms: float = 0.0
     backed_off_ms: float = 0.0
     first_byte_ms: float | None = None
@@ -192,8 +198,8 @@ class WireRow:
 
     @property
     def was_passed_on(self) -> bool:
-        """It went out to whoever answers, so that it may have cost something."""
-        return self.ending not in {Ending.REFUSED, Ending.LOCAL}
+        """It went out to whoever answers, so that it may have cost something; or was broken as if it had, by plan."""
+        return self.went_out or self.ending not in _BEFORE_IT_WENT_OUT
 
 
 @cache
@@ -281,7 +287,8 @@ def read_ledger(path: Path) -> Iterator[WireRow]:
                 row = _adapter().validate_json(encode_object(value), strict=True, extra="forbid")
             except (MalformedJsonError, ValidationError, KeyError, ValueError) as error:
                 raise IntegrityError(f"{path}:{number}: no line of a wire log: {error}") from error
-            begun.pop(row.n, None)
+            # Logs that were written before rows had the field tell it by their `begun` lines alone.
+            row.went_out = begun.pop(row.n, None) is not None or row.went_out
             yield row
     for n, value in sorted(begun.items()):
         model = value.get("requested_model")
@@ -292,6 +299,7 @@ def read_ledger(path: Path) -> Iterator[WireRow]:
             method="",
             path="",
             ending=Ending.BROKEN,
+            went_out=True,
             requested_model=model if isinstance(model, str) else None,
             detail="the gateway died before the request ended",
             usage_problem="the gateway died before the request ended",

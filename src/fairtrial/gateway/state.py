@@ -156,11 +156,11 @@ class TrialState:
         running_s = loop_s() - self._waiting_since_s if self._n_waiting else 0.0
         return self._waited_s + running_s
 
-    async def wait_for_place(self) -> float:
-        """Wait until the provider may be asked; return the milliseconds that it took."""
+    async def wait_for_place(self, row: WireRow) -> None:
+        """Wait until the provider may be asked, and note how long that took; also of one that does not get so far."""
         begun_s = loop_s()
         if self._pacer.try_place(self.source.name):
-            return 0.0
+            return
         if not self._n_waiting:
             self._waiting_since_s = begun_s
         self._n_waiting += 1
@@ -170,7 +170,7 @@ class TrialState:
             self._n_waiting -= 1
             if not self._n_waiting:
                 self._waited_s += loop_s() - self._waiting_since_s
-        return round((loop_s() - begun_s) * 1000, 3)
+            row.waited_ms = round((loop_s() - begun_s) * 1000, 3)
 
     def give_place_back(self, news: News) -> None:
         """Let the next one ask."""
@@ -183,6 +183,7 @@ class TrialState:
             OSError: The wire log cannot be written: the request must not go out.
         """
         self._ledger.begin(row)
+        row.went_out = True
         self._n_passed_on += 1
 
     def _price(self, row: WireRow) -> None:

@@ -80,7 +80,7 @@ def total_rows(rows: Iterable[WireRow]) -> Totals:
         by_model=_by(whole, [row.served_model or row.requested_model or "" for row in whole]),
         by_ending=dict(Counter(row.ending.value for row in passed)),
         limited_requests=sum(row.status in LIMITED_STATUS for row in passed),
-        backed_off_ms=round(sum(row.backed_off_ms for row in passed), 3),
+        backed_off_ms=round(sum(row.backed_off_ms for row in found), 3),
         by_agent=_by_agent(whole),
         unmeasured_requests=sum(row.usage is None for row in whole),
         request_bytes=sum(row.request_bytes for row in passed),

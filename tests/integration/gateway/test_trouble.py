@@ -14,6 +14,7 @@ import pytest
 from fairtrial.gateway.client import ask_status
 from fairtrial.gateway.control import ProviderState
 from fairtrial.gateway.ledger import Ending
+from fairtrial.model.usage import NOTHING_USED
 from fairtrial.wire.faults import Fault, FaultKind
 
 Scene = Any
@@ -59,6 +60,29 @@ def test_retry_after_reaches_the_agent_and_holds_every_trial_back(
     assert closed.provider_fault is None
     assert first.open.close().provider_fault == "status 429"
     assert ask_status(own_scene.control).providers[0].state is ProviderState.UP
+
+
+@pytest.mark.parametrize("who_ends_it", ["client", "trial"])
+def test_a_retry_that_ends_while_it_is_held_back_never_went_out_and_hides_no_fault(
+    own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer, who_ends_it: str
+) -> None:
+    trial = own_scene.open()
+    own_provider.then(make_answer(429, ERROR, {"retry-after": "600"}))
+    body = b'{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[]}'
+    assert trial.ask(body).status == 429
+    client = trial.connect()
+    client.request("POST", "/v1/messages", body, {"x-api-key": trial.token, "content-type": "application/json"})
+    if who_ends_it == "client":
+        client.close()
+        assert trial.wait_rows(2)[1].ending is Ending.CLIENT_GONE
+    else:
+        for _ in range(10):  # with each answer its event loop has turned: it has the request by now
+            ask_status(own_scene.control)
+    closed = trial.open.close()
+    client.close()
+    assert [row.went_out for row in trial.wait_rows(2)] == [True, False]
+    assert (closed.provider_fault, closed.totals.requests) == ("status 429", 1)
+    assert closed.totals.broken_spend.usage == NOTHING_USED
 
 
 def test_a_provider_that_is_down_is_said_to_be(

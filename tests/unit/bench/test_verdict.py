@@ -175,6 +175,7 @@ def test_a_spent_budget_is_the_arms() -> None:
 
 def request(n: int, **seen: Any) -> WireRow:  # noqa: ANN401 - any field of a row
     known: dict[str, Any] = {"ending": Ending.ANSWERED, "dialect": "gemini", "ask": "generate", "n_tools": 1}
+    known["went_out"] = seen.get("ending") is not Ending.REFUSED
     return WireRow(n=n, trial="t", begun_utc="2026", method="POST", path="/", **{**known, **seen})
 
 

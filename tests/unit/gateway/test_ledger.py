@@ -1,4 +1,5 @@
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +34,8 @@ ROW = WireRow(
 
 
 def _row(n: int, ending: Ending = Ending.ANSWERED, **changes: object) -> WireRow:
-    return replace(ROW, n=n, ending=ending, **changes)  # type: ignore[arg-type]
+    went_out = ending not in {Ending.REFUSED, Ending.LOCAL}
+    return replace(ROW, n=n, ending=ending, **{"went_out": went_out, **changes})  # type: ignore[arg-type]
 
 
 def _write(path: Path, *rows: WireRow) -> str:
@@ -72,6 +74,7 @@ def test_a_torn_end_is_a_request_that_was_begun(tmp_path: Path, n_torn: int) -> 
     whole, lost = read_ledger(path)
     assert whole == _row(1)
     assert (lost.n, lost.ending, lost.usage, lost.requested_model) == (2, Ending.BROKEN, None, "m")
+    assert lost.went_out
     totals = total_rows([whole, lost])
     assert (totals.requests, totals.failed_requests, totals.spend.usage.output) == (2, 1, 4)
 
@@ -107,6 +110,39 @@ def test_totals_add_whole_replies_and_keep_broken_ones_apart() -> None:
     assert {name: each.usage.output for name, each in totals.by_agent.items()} == {"main": 8, "subagent": 4}
     assert totals.other_models == ("n",)
     assert totals.unmeasured_requests == 0
+
+
+HELD = {"usage": None, "cost_usd": None, "went_out": False}
+"""Of a request whose client left, or whose trial was closed, before it was passed on."""
+
+
+@pytest.mark.parametrize("ending", [Ending.CLIENT_GONE, Ending.STOPPED])
+def test_a_request_that_never_went_out_counts_for_nothing(ending: Ending) -> None:
+    totals = total_rows([_row(1), _row(2, ending, backed_off_ms=5.0, **HELD)])
+    assert (totals.requests, totals.by_ending) == (1, {"answered": 1})
+    assert totals.broken_spend.usage == NOTHING_USED
+    assert totals.backed_off_ms == 5.0, "the client rested all the same"
+
+
+@pytest.mark.parametrize("ending", [Ending.CLIENT_GONE, Ending.STOPPED])
+def test_a_request_that_never_went_out_does_not_hide_the_providers_fault(ending: Ending) -> None:
+    """A session that runs out of time while we hold its retry back is not the arm's failure."""
+    limited = _row(1, Ending.ERROR_STATUS, status=429)
+    assert provider_fault([limited, _row(2, ending, **HELD)]) == "status 429"
+    assert provider_fault([limited, _row(2, ending)]) is None
+
+
+def test_an_older_log_tells_by_its_begun_lines_which_requests_went_out(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "w", Redactor())
+    ledger.begin(_row(1))
+    for n in (1, 2):
+        ledger.write(_row(n, Ending.STOPPED, went_out=False))
+    ledger.close()
+    begun, *rows = [json.loads(line) for line in (tmp_path / "w").read_bytes().splitlines()]
+    for row in rows:
+        del row["went_out"]
+    (tmp_path / "old").write_text("".join(json.dumps(line) + "\n" for line in (begun, *rows)))
+    assert [row.was_passed_on for row in read_ledger(tmp_path / "old")] == [True, False]
 
 
 def test_whose_a_request_is_stays_unknown_where_no_client_says() -> None:
