@@ -224,6 +224,7 @@ class ReplyReading:
         tool_calls: The calls that it made, in order.
         error: The error that it carries, or None.
         is_complete: It was seen to its proper end.
+        is_too_large: Part of it was larger than a meter reads, so that its proper end may have gone unseen.
         problem: What in it did not read as this dialect, or None. What did read is in the other fields.
         n_events: Events of the stream; 0 for a reply in one piece.
         price_context: What the reply says of the terms it was served on, in the words of `price.price_request`
@@ -239,6 +240,7 @@ class ReplyReading:
     tool_calls: tuple[ToolCall, ...] = ()
     error: ReplyError | None = None
     is_complete: bool = False
+    is_too_large: bool = False
     problem: str | None = None
     n_events: int = 0
     price_context: Mapping[str, str] = field(default_factory=dict[str, str])

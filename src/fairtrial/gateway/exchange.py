@@ -388,6 +388,9 @@ class Exchange:
             row.ending, row.error_kind, row.detail = Ending.ERROR_EVENT, reading.error.kind, reading.error.message
         elif reading.is_complete if is_call else ended:
             row.ending = Ending.ANSWERED
+        elif ended and reading.is_too_large:
+            # It came in order, and was too large for us alone: nobody failed, and what was seen of its cost is not it.
+            row.ending, row.usage = Ending.ANSWERED, None
         elif ended:
             row.ending = Ending.BROKEN
             row.detail = decoder.problem or reading.problem or "the reply broke off before its end"

@@ -145,7 +145,7 @@ class _StreamMeter:
             self._take(event)
         if self._sse.problem is not None:
             self._reader.found.complain(self._sse.problem)
-        return _reading(self._reader, n_events=self._n_events)
+        return _reading(self._reader, n_events=self._n_events, is_too_large=self._sse.skipped)
 
     def _take(self, data: bytes) -> None:
         self._n_events += 1
@@ -187,10 +187,10 @@ class _BodyMeter:
                 found.complain("the body is not JSON")
         elif self._n_bytes:
             found.complain("the body broke off")
-        return _reading(self._reader, n_events=0)
+        return _reading(self._reader, n_events=0, is_too_large=self._n_bytes > MAX_BODY_BYTES)
 
 
-def _reading(reader: Reader, *, n_events: int) -> ReplyReading:
+def _reading(reader: Reader, *, n_events: int, is_too_large: bool) -> ReplyReading:
     found = reader.found
     usage = reader.usage()
     if usage is not None and not found.ended:
@@ -205,6 +205,7 @@ def _reading(reader: Reader, *, n_events: int) -> ReplyReading:
         tool_calls=tuple(call.freeze() for call in found.calls.values()),
         error=found.error,
         is_complete=found.ended and found.error is None,
+        is_too_large=is_too_large,
         problem=found.problem,
         n_events=n_events,
         price_context=found.price_context,

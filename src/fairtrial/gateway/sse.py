@@ -22,10 +22,12 @@ class SseReader:
 
     Attributes:
         problem: What broke the rules first, or None.
+        skipped: An event was too large to be read, and is not given.
     """
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self.problem: str | None = None
+        self.skipped = False
         self._max_event_bytes = max_event_bytes
         self._lines: list[bytes] = []
         self._line: list[bytes] = []  # parts of a line whose end has not come
@@ -77,13 +79,13 @@ class SseReader:
             self._skipping = False
             return None
         if n_bytes > self._max_event_bytes:
-            self._complain(f"an event of more than {self._max_event_bytes} bytes")
+            self._complain_of_size()
             return None
         return self._read_lines(lines)
 
     def _skip(self) -> None:
         """Drop what is here of an event that is too large, but for what tells whether the next line is blank."""
-        self._complain(f"an event of more than {self._max_event_bytes} bytes")
+        self._complain_of_size()
         self._skipping = True
         self._lines = [b":"]
         self._line = [b":"] if self._line else []
@@ -103,6 +105,10 @@ class SseReader:
             elif line and not line.startswith(_OTHER_FIELDS) and line not in {b"data", b"event", b"id"}:
                 self._complain("a line that is no field of an event")
         return b"\n".join(data) if data else None
+
+    def _complain_of_size(self) -> None:
+        self.skipped = True
+        self._complain(f"an event of more than {self._max_event_bytes} bytes")
 
     def _complain(self, problem: str) -> None:
         self.problem = self.problem or problem

@@ -13,6 +13,7 @@ import pytest
 from fairtrial.gateway.control import TrialClosed
 from fairtrial.gateway.ledger import Ending
 from fairtrial.gateway.policy import BudgetKind, Limits, ServedModel, UnnamedModel
+from fairtrial.gateway.sse import MAX_EVENT_BYTES
 from fairtrial.model.usage import TokenUsage
 
 Scene = Any
@@ -122,6 +123,26 @@ def test_a_reply_without_usage_makes_the_sum_unknown(scene: Scene, provider: Pro
     closed = trial.open.close()
     assert closed.totals.spend.usage.output is None
     assert closed.totals.unmeasured_requests == 1
+
+
+def test_a_whole_reply_that_is_too_large_for_us_is_nobodys_fault_and_of_unknown_cost(
+    scene: Scene, provider: Provider, make_stream: MakeStream
+) -> None:
+    """Else a session could make its trial void by asking for one."""
+    trial = scene.open()
+
+    def end_too_large(handler: Handler) -> None:
+        handler.chunk(b"data: " + b" " * MAX_EVENT_BYTES + b'{"type":"message_stop"}\n\n')
+        handler.chunk(b"")
+
+    provider.then(make_stream(3, then=end_too_large))
+    trial.ask({"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []})
+    closed = trial.open.close()
+    (row,) = trial.rows
+    assert (row.ending, row.usage, row.cost_usd) == (Ending.ANSWERED, None, None)
+    assert row.usage_problem == f"an event of more than {MAX_EVENT_BYTES} bytes"
+    assert (closed.provider_fault, closed.totals.unmeasured_requests) == (None, 1)
+    assert closed.totals.spend.cost_usd is None
 
 
 def test_a_broken_stream_is_a_lower_bound_beside_the_sum(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fairtrial.gateway.dialect import Call, ReplyReading, ScriptedReply, Stop, ToolCall
 from fairtrial.gateway.dialects import DIALECTS
+from fairtrial.gateway.meter import MAX_BODY_BYTES
 from fairtrial.model.usage import TokenUsage
 
 COUNTS = st.integers(0, 10**9)
@@ -122,6 +123,19 @@ def test_a_meter_never_raises_whatever_comes(name: str, events: list[Any], ended
         for event in events:
             meter.feed(event if isinstance(event, bytes) else b"data: " + json.dumps(event).encode() + b"\n\n")
         meter.finish(body_ended=ended)
+
+
+@pytest.mark.parametrize("content_type", ["text/event-stream", "application/json"])
+@pytest.mark.parametrize("is_too_large", [False, True])
+def test_a_reply_that_a_meter_cannot_read_for_its_size_is_told_from_one_that_broke(
+    content_type: str, is_too_large: bool
+) -> None:
+    meter = DIALECTS["openai-responses"].meter(content_type)
+    half = MAX_BODY_BYTES // 2
+    for data in (b"data: ", b" " * half, b" " * half) if is_too_large else (b"data: ",):
+        meter.feed(data)
+    found = meter.finish(body_ended=True)
+    assert (found.is_complete, found.is_too_large) == (False, is_too_large)
 
 
 KINDS = st.sampled_from(
