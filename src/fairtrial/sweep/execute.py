@@ -156,6 +156,7 @@ class Pass(Generic[PlannedT]):
         stop: The user's request to stop.
         given_up: The lane has said that no trial begins in this pass any more.
         is_held: The lane has said that no trial begins just now.
+        shortage: The disk has no room for another trial; raised when those that run have ended.
     """
 
     lane: Lane[PlannedT]
@@ -175,12 +176,13 @@ class Pass(Generic[PlannedT]):
     deaths: int = 0
     given_up: bool = False
     is_held: bool = False
+    shortage: HostError | None = None
     streaks: Streaks = field(default_factory=Streaks)
 
     @property
     def is_ending(self) -> bool:
         """No new trial is begun in this pass."""
-        return self.stop.signal_number is not None or self.tripped or self.given_up
+        return self.stop.signal_number is not None or self.tripped or self.given_up or self.shortage is not None
 
     @property
     def tripped(self) -> bool:
@@ -261,7 +263,8 @@ def drive(sweep: Pass[PlannedT], due: Sequence[Due[PlannedT]]) -> None:
     """Run every due attempt; a worker runs one block from end to end.
 
     Raises:
-        HostError: Workers keep dying, or the disk is full; everything finished until then is recorded.
+        HostError: Workers keep dying, or the disk is full; everything finished until then is recorded. Where there is
+            merely no room for another trial, those that run have ended.
     """
     sweep.n_due = len(due)
     blocks = _blocks(due)
@@ -280,6 +283,8 @@ def drive(sweep: Pass[PlannedT], due: Sequence[Due[PlannedT]]) -> None:
                 _collect(sweep, seat, argv)
     finally:
         _dismiss(sweep, seats)
+    if sweep.shortage is not None:
+        raise sweep.shortage
 
 
 def worker_environment(sweep: str, passed: Sequence[str]) -> dict[str, str]:
@@ -311,9 +316,10 @@ def _feed(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]], blocks: deque
         if not seat.block:
             continue
         if is_low(sweep.results):
-            raise HostError(
+            sweep.shortage = HostError(
                 f"{sweep.results.root}: too little space is left on its disk for another trial; free some, then resume"
             )
+            continue
         match sweep.lane.hold(sum(each.running is not None for each in seats)):
             case Hold.BEGIN:
                 pass
