@@ -1,6 +1,8 @@
 """One request from its head to its row: admitted or refused, passed on, metered, and hit by at most one fault."""
 
+import errno
 import hmac
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -173,6 +175,12 @@ class Exchange:
             raise _Refused("body", 413, ErrorKind.TOO_LARGE, f"the body is over {MAX_BODY_BYTES} bytes") from None
         except BadRequestError as error:
             raise _Refused("body", 400, ErrorKind.BAD_REQUEST, str(error)) from error
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            # Large bodies fill the disk by themselves where little is left: a session must not end its own trial so.
+            message = f"the body is too large for what is left of the disk ({os.strerror(error.errno)})"
+            raise _Refused("body", 413, ErrorKind.TOO_LARGE, message) from error
         rule = rule or self._plan_of_script(call, dialect)
         cut_bytes = None
         match None if rule is None else rule.fault.kind:

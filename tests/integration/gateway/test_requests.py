@@ -3,9 +3,11 @@
 import gzip
 import http.client
 import json
+import subprocess
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -380,6 +382,29 @@ def test_a_body_beyond_the_limit_is_refused_without_being_kept(scene: Scene, pro
     client.close()
     assert (row.refusal, row.client_status) == ("body", 413)
     assert provider.seen == []
+
+
+@pytest.mark.root
+def test_a_body_that_the_disk_has_no_room_for_is_refused_and_ends_no_trial(
+    own_scene: Scene, own_provider: Provider
+) -> None:
+    spool = own_scene.control.parent / "spool"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(spool)], check=True)
+    try:
+        trial = own_scene.open()
+        large = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "x" * (4 << 20)}]}
+        client = trial.connect()
+        with suppress(BrokenPipeError, ConnectionResetError):  # it may be refused before all of it was sent
+            client.request("POST", "/v1/messages", json.dumps(large).encode(), _headers(trial))
+        (row,) = trial.wait_rows(1)
+        client.close()
+        assert (row.ending, row.refusal, row.client_status) == (Ending.REFUSED, "body", 413)
+        assert "No space left" in row.detail
+        assert trial.ask().status == 200
+        assert trial.open.close().internal_error is None
+        assert len(own_provider.seen) == 1
+    finally:
+        subprocess.run(["umount", str(spool)], check=True)
 
 
 def test_sixty_four_streams_pass_at_once(scene: Scene, provider: Provider, make_stream: MakeStream) -> None:
