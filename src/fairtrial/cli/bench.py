@@ -106,6 +106,7 @@ def command(
     record: bool,
     base_url: str | None,
     key_env: str | None,
+    key_file: Path | None,
     lock_wait: float,
     keep_workspaces: bool,
     dry_run: bool,
@@ -119,7 +120,7 @@ def command(
     With --candidate-overlay each arm runs beside its candidate form (`--arms workflow candidate_workflow`), and
     promotion.json says whether the candidate is to replace what the project holds; `fairtrial apply` does it.
     """
-    require_provider(script=script, base_url=base_url, key_env=key_env)
+    require_provider(script=script, base_url=base_url, key_env=key_env, key_file=key_file)
     try:
         named_model = check_model_name(model)
     except ValueError as problem:
@@ -169,6 +170,7 @@ def command(
         record=record,
         base_url=base_url,
         key_env=key_env,
+        key_file=existing(key_file),
         engine=engine,
         candidate=candidate,
     )

@@ -111,6 +111,7 @@ def command(
     record: bool,
     base_url: str | None,
     key_env: str | None,
+    key_file: Path | None,
     include_expensive: bool,
     out: Path | None,
     workers: int,
@@ -130,7 +131,7 @@ def command(
     Exit code 0: a candidate is promoted, or all generations ran; 1: a proposal or the incumbent was of no use, or
     tasks or skills changed meanwhile; 5: the budget or the time is over, or trials are missing (`fairtrial resume`).
     """
-    require_provider(script=script, base_url=base_url, key_env=key_env)
+    require_provider(script=script, base_url=base_url, key_env=key_env, key_file=key_file)
     _require_bound(budget_usd, "--budget-usd", "US dollars")
     _require_bound(proposer_budget_usd, "--proposer-budget-usd", "US dollars")
     if rehearsal and script is None:
@@ -162,6 +163,7 @@ def command(
             record=record,
             base_url=base_url,
             key_env=key_env,
+            key_file=existing(key_file),
             engine=engine,
         ),
         candidate=CandidateOptions(

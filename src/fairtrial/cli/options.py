@@ -153,6 +153,7 @@ def session_options(command: F) -> F:
         click.option(
             "--key-env", metavar="NAME", help="Variable that holds the provider's key [default: the dialect's own]."
         ),
+        path_option("--key-file", "File that holds the provider's key and nothing else, instead of a variable."),
     )
 
 
@@ -232,11 +233,12 @@ def require_digest(expect: str | None) -> None:
         raise UsageError(f"--expect: {expect!r} is no SHA-256 in hex; pass the 64 digits that the sweep printed")
 
 
-def require_provider(*, script: Path | None, base_url: str | None, key_env: str | None) -> None:
+def require_provider(*, script: Path | None, base_url: str | None, key_env: str | None, key_file: Path | None) -> None:
     """Check what was said of the provider, before anything is made.
 
     Raises:
-        UsageError: The address is none, or the variable is not set; the message shows neither's secrets.
+        UsageError: The address is none, the variable is not set, or the file cannot be read; the message shows none of
+            their secrets.
     """
     if base_url is not None:
         try:
@@ -245,6 +247,11 @@ def require_provider(*, script: Path | None, base_url: str | None, key_env: str 
             raise UsageError(f"--base-url: {problem}") from None
     if script is None and key_env is not None and not os.environ.get(key_env):
         raise UsageError(f"--key-env: variable {key_env!r:.80} is not set; it must hold the provider's key")
+    if key_env is not None and key_file is not None:
+        raise UsageError("--key-env and --key-file both say where the provider's key is; give one of them")
+    # Only whether it can be read: the gateway alone reads it.
+    if script is None and key_file is not None and not (key_file.is_file() and os.access(key_file, os.R_OK)):
+        raise UsageError(f"--key-file: {key_file} is no file that can be read; it must hold the provider's key alone")
 
 
 def existing(path: Path | None) -> str | None:

@@ -95,7 +95,7 @@ def take_key(settings: UpstreamSettings) -> str:
         where = f"variable {settings.key_variable}"
         key = take_variable(settings.key_variable)
         if key is None:
-            raise UsageError(f"upstream {settings.name}: {where} is not set; set it, or name a file with key_file")
+            raise UsageError(f"upstream {settings.name}: {where} is not set; set it, or name a file that holds it")
     elif settings.key_file is not None:
         where = f"file {settings.key_file}"
         try:

@@ -93,6 +93,7 @@ class BenchOptions:
         record: Each session's answers are kept as a script that plays them again.
         base_url: Address of the provider, or None for the dialect's own.
         key_env: Variable that holds the provider's key, or None for the dialect's own.
+        key_file: File that holds the provider's key instead of a variable, or None.
         control_runs: Runs of the reference when controls are what runs; None when arms are.
         engine: The engine plugin that starts workers.
         candidate: The candidate whose arms run beside those in use, or None.
@@ -120,6 +121,7 @@ class BenchOptions:
     record: bool = False
     base_url: str | None = None
     key_env: str | None = None
+    key_file: str | None = None
     control_runs: int | None = None
     engine: str = "local"
     candidate: CandidateOptions | None = None

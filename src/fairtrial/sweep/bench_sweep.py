@@ -207,14 +207,19 @@ def _upstreams(inputs: BenchInputs) -> tuple[UpstreamSettings, ...]:
     options = inputs.options
     if options.script is not None:
         return ()
+    if options.key_file is not None:
+        return tuple(
+            UpstreamSettings(name=dialect, url=options.base_url or PROVIDERS[dialect][0], key_file=options.key_file)
+            for dialect in inputs.dialects
+        )
     found: list[UpstreamSettings] = []
     for dialect in inputs.dialects:
         url, variable = PROVIDERS[dialect]
         key = options.key_env or (variable if options.base_url is None else None)
         if key is not None and not os.environ.get(key):
             raise UsageError(
-                f"variable {key} is not set: it must hold the provider's key; set it, name another with --key-env, or"
-                " give a scripted model with --script"
+                f"variable {key} is not set: it must hold the provider's key; set it, name another with --key-env or a"
+                " file with --key-file, or give a scripted model with --script"
             )
         found.append(UpstreamSettings(name=dialect, url=options.base_url or url, key_variable=key))
     return tuple(found)

@@ -47,6 +47,19 @@ def holders_of(secret: bytes) -> list[str]:
     ]
 
 
+def test_a_key_in_a_file_reaches_the_provider_and_no_result(
+    sweep: Sweep, stand_in: StandIn, mended: Callable[..., Answer]
+) -> None:
+    own_key = "sk-" + "ant-api03-in-a-file-0123456789"
+    (sweep.root / "key").write_text(f"{own_key}\n")
+    stand_in.answer = lambda _method, body: mended(body)
+    done = sweep.run("--runs", 1, "--key-file", sweep.root / "key", "--base-url", stand_in.url)
+    assert [row["error_kind"] for row in sweep.rows] == [None], done.stderr
+    assert {key for _, key, _ in stand_in.seen} == {own_key}
+    assert own_key not in done.stdout + done.stderr
+    assert not any(own_key.encode() in path.read_bytes() for path in sweep.out.rglob("*") if path.is_file())
+
+
 def test_eight_formats_and_the_providers_key_are_nowhere_in_the_results_nor_in_proc(
     sweep: Sweep, stand_in: StandIn, mended: Callable[..., Answer], provider_key: str
 ) -> None:

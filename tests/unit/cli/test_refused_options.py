@@ -30,6 +30,9 @@ WORDS = {
         ("bench", ("--base-url", "ftp://x"), ("--base-url", "ftp://x")),
         ("bench", ("--key-env", "FAIRTRIAL=NOT_SET"), ("--key-env", "FAIRTRIAL=NOT_SET")),
         ("evolve", ("--key-env", "FAIRTRIAL_NOT_SET"), ("--key-env", "FAIRTRIAL_NOT_SET")),
+        ("bench", ("--key-file", "/nonexistent/key"), ("--key-file", "/nonexistent/key")),
+        ("evolve", ("--key-file", "."), ("--key-file", "no file that can be read")),
+        ("bench", ("--key-file", "k", "--key-env", "PATH"), ("--key-env and --key-file", "give one")),
     ],
 )
 def test_what_no_sweep_can_be_made_with_is_refused_before_the_tasks_are_read(
