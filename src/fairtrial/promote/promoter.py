@@ -6,7 +6,7 @@ from pathlib import Path
 from fairtrial.bench.controls_note import Freshness
 from fairtrial.errors import UsageError
 from fairtrial.host.clock import utc_now
-from fairtrial.host.git import GitError, git
+from fairtrial.host.git import git
 from fairtrial.model.bench import Arm, Task
 from fairtrial.promote.binding import (
     QUALITY_RULE,
@@ -89,6 +89,9 @@ def _problems_of_request(inputs: BenchInputs) -> Iterator[str]:
 
 def _problems_of_arms(inputs: BenchInputs, binding: Binding) -> Iterator[str]:
     """Say where an arm in use does not load what the candidate would replace, or its form not the candidate."""
+    if inputs.options.candidate is None:
+        raise AssertionError("checked by bind")
+    project = Path(inputs.options.candidate.project)
     by_name = {arm.name: arm for arm in inputs.arms}
     for name in binding.required_candidate_arms:
         incumbent = by_name[incumbent_of(name) or ""]
@@ -104,7 +107,7 @@ def _problems_of_arms(inputs: BenchInputs, binding: Binding) -> Iterator[str]:
             )
             continue
         for task in inputs.tasks if in_tree else ():
-            yield from _problems_of_tree(task, binding, frozenset(in_tree))
+            yield from _problems_of_tree(task, binding, project, frozenset(in_tree))
 
 
 def _touched(inputs: BenchInputs, incumbent: Arm) -> frozenset[str]:
@@ -132,39 +135,33 @@ def _problems_of_placed(inputs: BenchInputs, incumbent: Arm, binding: Binding) -
                 )
 
 
-def _committed(project: Path, commit: str, below: str) -> dict[str, str]:
-    """Digest of each file of a directory in a project's commit, by path below the project."""
-    listed = git(["ls-tree", "-r", "-z", "--name-only", commit, "--", below], cwd=project)
+def _committed(repository: Path, commit: str, below: str, *, top: str = "./") -> dict[str, str]:
+    """Digest of each file of a directory in a commit, by path; `top` is what that path is below, as git writes it."""
+    full = () if top else ("--full-tree",)
+    listed = git(["ls-tree", "-r", "-z", "--name-only", *full, commit, "--", below], cwd=repository)
     paths = [path.decode(errors="surrogateescape") for path in listed.split(b"\0")[:-1]]
-    return {
-        path: sha256_of(git(["cat-file", "blob", f"{commit}:./{path}"], cwd=project, keep_bytes=MAX_OVERLAY_BYTES + 1))
-        for path in paths
-    }
+    return {path: sha256_of(_blob(repository, f"{commit}:{top}{path}")) for path in paths}
 
 
-def _problems_of_tree(task: Task, binding: Binding, skills: frozenset[str]) -> Iterator[str]:
-    depth = len(binding.layout.root.split("/"))
-    for bound in binding.candidate_files:
-        if bound.path.split("/")[depth] not in skills:
-            continue
-        for target in binding.layout.targets(bound.path):
-            hidden = any(f"{target}/".startswith(f"{path}/") for path in task.hidden)
-            content = None if hidden else _blob(task, target)
-            if content is None or sha256_of(content) != binding.target_base_digests[target]:
-                what = "does not show its agents" if content is None else "shows its agents another"
-                yield (
-                    f"task {task.id} {what} {target}{'' if content is None else ' than the project holds'}: choose a"
-                    " ref that has it, or place the skill by --skill or in the arms file"
-                )
+def _problems_of_tree(task: Task, binding: Binding, project: Path, skills: frozenset[str]) -> Iterator[str]:
+    """A skill found in the tree must be the project's in every file and mirror, also in those that stay."""
+    places = (binding.layout.root, *binding.layout.mirrors)
+    for below in (f"{place}/{skill}" for place in places for skill in sorted(skills)):
+        held = _committed(project, binding.base_commit, below)
+        shown = {
+            path: digest
+            for path, digest in _committed(Path(task.repository), task.commit, below, top="").items()
+            if not any(f"{path}/".startswith(f"{hidden}/") for hidden in task.hidden)
+        }
+        for path in sorted(path for path in held.keys() | shown.keys() if held.get(path) != shown.get(path)):
+            is_shown = path in shown
+            yield (
+                f"task {task.id} {'shows its agents another' if is_shown else 'does not show its agents'} {path}"
+                f"{' than the project holds' if is_shown else ''}: choose a ref that has the project's, or place the"
+                " skill by --skill or in the arms file"
+            )
 
 
-def _blob(task: Task, path: str) -> bytes | None:
-    """A file of a task's commit; None when there is none."""
-    try:
-        return git(
-            ["cat-file", "blob", f"{task.commit}:{path}"], cwd=Path(task.repository), keep_bytes=MAX_OVERLAY_BYTES + 1
-        )
-    except GitError as problem:
-        if problem.returncode is None:
-            raise
-        return None
+def _blob(repository: Path, name: str) -> bytes:
+    """As much of a file of a commit as an overlay could hold, and a byte more."""
+    return git(["cat-file", "blob", name], cwd=repository, keep_bytes=MAX_OVERLAY_BYTES + 1)

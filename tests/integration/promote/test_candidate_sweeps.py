@@ -322,6 +322,31 @@ def test_another_skill_in_the_tree_than_in_the_project_is_refused(
     )
 
 
+@pytest.mark.parametrize("place", [".claude/skills", "mirror/skills"])
+@pytest.mark.parametrize(
+    ("file", "words"), [("extra.md", "does not show its agents"), ("gone.md", "shows its agents another")]
+)
+def test_a_skill_in_the_tree_with_another_file_beside_what_the_candidate_changes_is_refused(
+    file: str, words: str, place: str, tree_skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository, skill = tree_skills / "repository", f"{place}/tally-plan"
+    shutil.copytree(repository / ".claude" / "skills", repository / "mirror" / "skills")
+    (repository / skill / "gone.md").write_text("use the answer\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "older")
+    if file == "gone.md":
+        (repository / skill / file).unlink()
+    else:
+        (repository / skill / file).write_text("newer\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "newer")
+    tasks, layout = tree_skills / "tasks.yaml", tree_skills / "mirrored.yaml"
+    tasks.write_text(tasks.read_text().replace("ref: main", "ref: main~1"))
+    layout.write_text("root: .claude/skills\nmirrors: [mirror/skills]\n")
+    assert run(ask_of_tree(tree_skills, "--skill-layout", layout)) == 2
+    assert f"{words} {skill}/{file}" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_placed_skill_that_one_in_the_tree_would_shadow_is_refused(
     tree_skills: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
