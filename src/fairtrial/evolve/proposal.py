@@ -27,7 +27,7 @@ from fairtrial.store.layout import Results
 from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.workspace.archive import unpack_change
 from fairtrial.workspace.change import Change, Kind
-from fairtrial.workspace.overlay import MAX_OVERLAY_BYTES, Overlay, freeze_overlay, read_overlay
+from fairtrial.workspace.overlay import MAX_OVERLAY_BYTES, MAX_PATH_BYTES, Overlay, freeze_overlay, read_overlay
 from fairtrial.workspace.skill_layout import SkillLayout
 
 __all__ = [
@@ -298,7 +298,10 @@ def _overlay_files(change: Change) -> dict[str, bytes]:
             raise InvalidProposalError(f"{shown} has a name that is no text") from None
         if {"", ".", ".."} & set(path.split("/")):
             raise InvalidProposalError(f"{shown} is no plain path")
-        files[path.removeprefix(f"{OVERLAY}/")] = entry.content
+        below = path.removeprefix(f"{OVERLAY}/")
+        if len(below.encode()) > MAX_PATH_BYTES:  # before it is written: the file system refuses some of these
+            raise InvalidProposalError(f"{shown[:80]} begins a path longer than {MAX_PATH_BYTES} bytes")
+        files[below] = entry.content
     return files
 
 

@@ -20,6 +20,7 @@ from fairtrial.workspace.skill_layout import SkillLayout
 __all__ = [
     "CANDIDATE_PREFIX",
     "MAX_OVERLAY_BYTES",
+    "MAX_PATH_BYTES",
     "Overlay",
     "OverlayFile",
     "candidate_of",

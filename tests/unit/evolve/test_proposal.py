@@ -179,6 +179,7 @@ def test_a_candidate_that_a_killed_pass_froze_is_taken_as_it_is_and_another_one_
         ((*GOOD, entry("overlay/.claude/settings.json")), "is no Markdown file"),
         ((*GOOD, entry("overlay/.claude/skills/other/SKILL.md")), "is no skill that a candidate may change"),
         ((*GOOD, entry(b"overlay/.claude/skills/work/\xff.md")), "has a name that is no text"),
+        ((*GOOD, entry(f"overlay/.claude/skills/work/{'d/' * 2000}a.md")), "begins a path longer than 512 bytes"),
         ((entry(SKILL, b"x" * (4 << 20)), entry("overlay/.claude/skills/work/b.md"), GOOD[1]), "more than a candidate"),
         (
             (*(entry(f"overlay/.claude/skills/work/{n}.md") for n in range(65)), GOOD[1]),
