@@ -44,7 +44,8 @@ class State(StrEnum):
 WORDS: Final = {
     State.NOT_FULLY_PUBLISHED: (
         "The program was stopped, or is still running. Some files may be new: when it has ended, run the commands, and"
-        " every file is as it was."
+        " every file is as it was, but for those that somebody edited since: what was left beside these stays, and so"
+        " does this file."
     ),
     State.PUBLISHED: "Every file is new. Only leftovers are to be removed: run the commands.",
     State.ROLLED_BACK: "Every file is as it was. Only leftovers are to be removed: run the commands.",
@@ -332,4 +333,10 @@ def _commands(state: State, backups: Sequence[Backup], own: Sequence[str]) -> It
             )
         else:
             yield f"rm -f -- {candidate} {kept}"
-    yield shlex.join(["rm", "-f", "--", *own])
+    remove = shlex.join(["rm", "-f", "--", *own])
+    left = shlex.join(path for backup in backups for path in (backup.candidate, backup.backup))
+    # Each command may be run in a shell of its own, so what is left is asked of the tree; "" says that nothing is.
+    yield (
+        f'for left in {left} ""; do if [ -e "$left" ] || [ -L "$left" ]; then break; fi; done;'
+        f' if [ -n "$left" ]; then printf "%s is left for you to decide on\\n" "$left"; else {remove}; fi'
+    )

@@ -447,6 +447,28 @@ def test_an_edit_after_a_kill_is_kept_and_left_to_a_person(tree: Path) -> None:
     assert [path for path in leftovers(tree) if path.startswith("a/")]
 
 
+def test_the_commands_keep_the_recovery_file_while_something_is_left_of_an_edited_file(tree: Path) -> None:
+    backups = break_off(tree, n_exchanged=2)["backups"]
+    assert isinstance(backups, list)
+    (tree / PATHS[1]).write_bytes(b"mine")
+
+    def follow() -> str:
+        commands = only_recovery(tree)["commands"]
+        assert isinstance(commands, list)
+        return "".join(subprocess.check_output(["/bin/sh", "-c", command], text=True) for command in commands)
+
+    beside = [Path(backups[1][name]) for name in ("candidate", "backup")]
+    assert f"edited since, so left alone: {tree / PATHS[1]}\n{beside[0]} is left for you to decide on\n" in follow()
+    assert contents(tree) == [OLD, b"mine", OLD]
+    (recovery,) = find_recoveries(tree)
+    assert leftovers(tree) == sorted(str(path.relative_to(tree)) for path in (recovery, *beside))
+    beside[0].unlink()
+    assert f"{beside[1]} is left for you to decide on\n" in follow()
+    beside[1].unlink()
+    follow()
+    assert leftovers(tree) == []
+
+
 def test_a_lost_displaced_file_is_taken_from_the_backup(tree: Path) -> None:
     backups = break_off(tree, n_exchanged=1)["backups"]
     assert isinstance(backups, list)
