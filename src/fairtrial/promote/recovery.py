@@ -265,7 +265,8 @@ def _recover_one(root: int, place: _Place, backup: Backup, state: State, done: l
         digest = None if now is None else sha256_of(now.content)
         if digest == backup.new_sha256 and state is State.NOT_FULLY_PUBLISHED:
             # What the candidate displaced lies in its place: the old bytes, or an edit of the last moment.
-            if look_at(parent, place.candidate_name) is None:
+            # That may also be a link, or a file of several names: only where nothing lies is the backup taken.
+            if not _exists(parent, place.candidate_name):
                 os.rename(place.backup_name, place.name, src_dir_fd=parent, dst_dir_fd=parent)
             else:
                 exchange(parent, place.candidate_name, place.name)
@@ -297,21 +298,23 @@ def _read(path: Path, root: int) -> Recovery:
         raise IntegrityError(f"{path}: cannot be read as a recovery file; look at it and at what it names") from problem
 
 
-def _backup_of(target: Target) -> Backup:
-    def exists(name: str) -> bool:
-        try:
-            os.stat(name, dir_fd=target.parent, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
+def _exists(parent: int, name: str) -> bool:
+    """Something of any kind lies there."""
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
+
+def _backup_of(target: Target) -> Backup:
     return Backup(
         target=target.change.path,
         destination=target.where(target.name),
         candidate=target.where(target.candidate_name),
-        candidate_exists=exists(target.candidate_name),
+        candidate_exists=_exists(target.parent, target.candidate_name),
         backup=target.where(target.backup_name),
-        backup_exists=exists(target.backup_name),
+        backup_exists=_exists(target.parent, target.backup_name),
         old_sha256=target.change.old_sha256,
         new_sha256=target.change.new_sha256,
     )

@@ -487,6 +487,22 @@ def test_an_edit_of_the_last_moment_is_put_back_after_a_kill(tree: Path) -> None
     assert leftovers(tree) == []
 
 
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to], ids=["symlink", "hardlink"])
+def test_an_edit_of_the_last_moment_that_is_a_link_is_put_back_after_a_kill(
+    tree: Path, link: Callable[[Path, Path], None]
+) -> None:
+    backups = break_off(tree, n_exchanged=1)["backups"]
+    assert isinstance(backups, list)
+    displaced, mine = Path(backups[0]["candidate"]), tree / "mine.md"
+    mine.write_bytes(b"mine")
+    displaced.unlink()
+    link(displaced, mine)  # as if it had been in the file's place just before
+    assert recover(tree) == (f"{PATHS[0]}: put back",)
+    assert contents(tree) == [b"mine", OLD, OLD]
+    assert (tree / PATHS[0]).samefile(mine)
+    assert leftovers(tree) == []
+
+
 def test_a_second_transaction_waits_for_nobody_and_changes_nothing(tree: Path) -> None:
     problems: list[str] = []
 
