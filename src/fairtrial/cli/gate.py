@@ -66,7 +66,7 @@ def command(
     )
     read, results, n_uncounted = open_evidence(path, expect=expect)
     require_arms(path, read, incumbent=incumbent, candidate=candidate)
-    admission = admission_of(results, n_uncounted, now=utc_now(), rehearsal=rehearsal)
+    admission = admission_of(results, n_uncounted, policy, now=utc_now(), rehearsal=rehearsal)
     report = judge_candidate(read, policy, admission, seed=seed, n_resamples=resamples)
     if as_json:
         print_json(gate_json(report))

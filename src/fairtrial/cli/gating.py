@@ -12,8 +12,10 @@ from fairtrial.config.names import require_known
 from fairtrial.errors import IntegrityError, NotEnoughEvidenceError, UsageError
 from fairtrial.evidence.admit import Admission
 from fairtrial.evidence.endings import VOID_MEMBERS, is_void
-from fairtrial.evidence.gate import METRICS, Outcome
+from fairtrial.evidence.gate import METRICS, GatePolicy, Outcome
 from fairtrial.evidence.verdict import Verdict
+from fairtrial.promote.binding import BoundPolicy
+from fairtrial.promote.promotion import read_binding
 from fairtrial.store.audit import audit
 from fairtrial.store.layout import Results, open_results
 from fairtrial.store.rows import read_rows
@@ -105,9 +107,36 @@ def require_arms(results: Path, read: ReadRows, *, incumbent: str, candidate: st
         require_known(arm, arms, what="arm", where=option)
 
 
-def admission_of(results: Results | None, n_uncounted: int | None, *, now: datetime, rehearsal: bool) -> Admission:
-    """What `admit` must know beside the rows."""
-    return Admission(sealed=results is not None, n_uncounted=n_uncounted, now=now, rehearsal=rehearsal)
+def admission_of(
+    results: Results | None, n_uncounted: int | None, policy: GatePolicy, *, now: datetime, rehearsal: bool
+) -> Admission:
+    """What `admit` must know beside the rows.
+
+    Raises:
+        IntegrityError: What the sweep fixed about a candidate cannot be read.
+    """
+    binding = None if results is None else read_binding(read_sweep(results))
+    bound = None if binding is None else binding.policy
+    return Admission(
+        sealed=results is not None,
+        n_uncounted=n_uncounted,
+        now=now,
+        rehearsal=rehearsal,
+        other_policy=() if bound is None else tuple(_others(bound, policy)),
+        provisional=bound is not None and bound.provisional,
+    )
+
+
+def _others(bound: BoundPolicy, asked: GatePolicy) -> Iterator[str]:
+    """What was fixed and is asked otherwise: by the fixed one `apply` judges, whatever is asked here."""
+    for option, fixed, given in (
+        ("--metric", bound.metric, asked.metric),
+        ("--min-runs", bound.min_runs, asked.min_runs),
+        ("--min-improvement-pct", bound.min_improvement_pct, asked.min_improvement_pct),
+        ("--max-task-regression-pct", bound.max_task_regression_pct, asked.max_task_regression_pct),
+    ):
+        if fixed != given:
+            yield f"{option} {fixed}, not {given}"
 
 
 def gate_exit_code(report: Verdict, *, n_uncounted: int | None) -> int:

@@ -72,6 +72,8 @@ class ReasonKind(StrEnum):
     TOO_OLD = "too-old"
     FROM_THE_FUTURE = "from-the-future"
     UNDATED = "undated"
+    OTHER_POLICY = "other-policy"
+    PROVISIONAL = "provisional"
 
 
 KINDS: Final = {
@@ -110,6 +112,8 @@ class Admission:
         now: The present moment.
         max_age_days: Days after which a row is too old.
         rehearsal: Rows for which a script played the model may be used, to try the machinery out; see decision 0008.
+        other_policy: What the sweep fixed before its first trial and the policy has otherwise; empty where it has not.
+        provisional: The sweep fixed that another one, the final gate, decides after it.
     """
 
     sealed: bool
@@ -117,6 +121,8 @@ class Admission:
     now: datetime
     max_age_days: int = MAX_AGE_DAYS
     rehearsal: bool = False
+    other_policy: tuple[str, ...] = ()
+    provisional: bool = False
 
 
 @dataclass(slots=True)
@@ -287,6 +293,16 @@ def _of_the_file(fold: _Fold, admission: Admission) -> Iterator[Reason]:
         )
     if not fold.n_rows:
         yield Reason(kind=ReasonKind.NO_ROWS, detail="no row of either arm is evidence.")
+    if admission.other_policy:
+        yield Reason(
+            kind=ReasonKind.OTHER_POLICY,
+            detail=f"before its first trial the sweep fixed {', '.join(admission.other_policy)}; ask with that.",
+        )
+    if admission.provisional:
+        yield Reason(
+            kind=ReasonKind.PROVISIONAL,
+            detail="before its first trial the sweep fixed that a final gate decides after it: look at that one.",
+        )
 
 
 def _counted(fold: _Fold) -> Iterator[Reason]:

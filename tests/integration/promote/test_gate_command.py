@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from fairtrial.cli.main import run
+from fairtrial.promote.binding import Binding, BoundPolicy, Origin
 from fairtrial.store.layout import Results
 from fairtrial.store.seal import read_seal
+from fairtrial.workspace.skill_layout import SkillLayout
 
 Row = dict[str, Any]
 MakePairs = Callable[..., list[Row]]
@@ -47,6 +49,53 @@ def test_the_same_rows_bare_are_decided_and_not_promotable(
     said = gate(path, capsys, *ASK, code=1)
     assert (said["decision"], said["promotable"], said["sealed"]) == ("promote", False, False)
     assert [reason["kind"] for reason in said["inadmissible"]] == ["unsealed"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "options", "kinds", "words"),
+    [
+        (BoundPolicy(), (), [], ""),
+        (BoundPolicy(min_improvement_pct=40.0), (), ["other-policy"], "--min-improvement-pct 40.0, not 5.0"),
+        (BoundPolicy(min_improvement_pct=40.0), ("--min-improvement-pct", "40"), [], ""),
+        (BoundPolicy(metric="num_turns"), (), ["other-policy"], "--metric num_turns, not cost_usd"),
+        (BoundPolicy(), ("--min-runs", "2"), ["other-policy"], "--min-runs 3, not 2"),
+        (
+            BoundPolicy(),
+            ("--max-task-regression-pct", "21"),
+            ["other-policy"],
+            "--max-task-regression-pct 20.0, not 21.0",
+        ),
+        (BoundPolicy(provisional=True), (), ["provisional"], "a final gate decides after it"),
+    ],
+)
+def test_a_win_is_usable_by_the_policy_that_the_sweep_fixed_and_by_no_other(
+    bound: BoundPolicy,
+    options: tuple[str, ...],
+    kinds: list[str],
+    words: str,
+    make_pairs: MakePairs,
+    write_results: WriteResults,
+    capsys: Capture,
+) -> None:
+    binding = Binding(
+        benchmark_model="m-1",
+        proposer_model=None,
+        candidate_origin=Origin.MANUAL,
+        candidate_overlay="candidate",
+        candidate_overlay_digest="d",
+        candidate_files=(),
+        layout=SkillLayout(root="skills"),
+        base_commit="c",
+        target_base_digests={},
+        required_candidate_arms=("candidate_workflow",),
+        arms=(),
+        policy=bound,
+    )
+    results = write_results(make_pairs(), more={"promotion": binding.as_json()})
+    said = gate(results.root, capsys, *ASK, *options, code=1 if kinds else 0)
+    assert (said["decision"], said["promotable"]) == ("promote", not kinds)
+    assert [reason["kind"] for reason in said["inadmissible"]] == kinds
+    assert words in " ".join(reason["detail"] for reason in said["inadmissible"])
 
 
 def test_an_arm_that_does_not_occur_is_refused_with_the_near_miss(

@@ -87,6 +87,8 @@ def test_unsealed_rows_may_not_be_used() -> None:
 
 def test_planned_trials_that_do_not_count_are_a_reason() -> None:
     assert kinds(ROWS, replace(FIT, n_uncounted=2)) == [ReasonKind.INCOMPLETE]
+    assert kinds(ROWS, replace(FIT, other_policy=("--min-runs 5, not 3",))) == [ReasonKind.OTHER_POLICY]
+    assert kinds(ROWS, replace(FIT, provisional=True)) == [ReasonKind.PROVISIONAL]
 
 
 def test_no_row_of_either_arm_is_a_reason() -> None:
