@@ -4,6 +4,7 @@ A request is priced by itself and the prices are added up afterwards, because so
 the table does not say is None with a reason, never zero; a model that it lists as free costs zero.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,9 @@ _FREE: Final = ":free"
 NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 _USUAL: Final = frozenset({"auto", "default", "standard"})
 """What providers call the terms of the list price."""
+_SEPARATOR: Final = re.compile(r"[-@:]")
+_VERSION: Final = re.compile(r"v?[0-9][0-9.]*|latest|preview|exp|thinking", re.IGNORECASE)
+"""What may end a model's name without making it another model's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +123,7 @@ def price_request(
         return _unknown("the reply names no model")
     snapshot = get_snapshot()
     found = _find(snapshot, model, provider)
-    if found is None:
+    if found is None or not _is_of_that_model(snapshot, model, provider, found):
         return _unknown(f"model {model[:80]!r} is not in the price table")
     owner, info = found
     if usage is None:
@@ -163,6 +167,24 @@ def _find(snapshot: DataSnapshot, model: str, provider: str | None) -> tuple[Pro
         return snapshot.find_provider_model(model, None, provider, None)
     except LookupError:
         return None
+
+
+def _is_of_that_model(
+    snapshot: DataSnapshot, name: str, provider: str | None, found: tuple[Provider, ModelInfo]
+) -> bool:
+    """Whether a name is of the model found for it, or merely begins as one: the table knows many by a prefix alone."""
+
+    def is_found(other: str) -> bool:
+        return _find(snapshot, other, provider) == found
+
+    while is_found(f"{name}-other"):
+        cut = max((each.start() for each in _SEPARATOR.finditer(name)), default=0)
+        if not is_found(name[:cut]):
+            return True
+        if not _VERSION.fullmatch(name[cut + 1 :]):
+            return False
+        name = name[:cut]
+    return True
 
 
 def _unknown(reason: str, found: tuple[Provider, ModelInfo] | None = None) -> Price:

@@ -54,12 +54,40 @@ def test_the_terms_of_a_reply_set_its_price_and_terms_without_a_price_make_it_un
     assert unknown.reason == "the price table has no price for the service_tier 'priority' of this model"
 
 
-@pytest.mark.parametrize("model", ["my-local-model", "claude-fake-9", "gpt-5x-turbo-nonsense", ""])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "my-local-model",
+        "claude-fake-9",
+        "gpt-5x-turbo-nonsense",
+        "",
+        "claude-sonnet-4-5-local",
+        "claude-sonnet-4-5-local-20250929",
+        "gemini-2.5-pro-local",
+    ],
+)
 def test_an_unknown_model_costs_nothing_known(model: str) -> None:
     found = price_request(usage(10, 0, 0, 10), model, at=AT)
     assert found.cost_usd is None
     assert found.cost_without_cache_usd is None
     assert found.reason is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "listed"),
+    [
+        ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
+        ("claude-sonnet-4-5@20250929", "claude-sonnet-4-5"),
+        ("claude-sonnet-4-5-latest", "claude-sonnet-4-5"),
+        ("gemini-2.5-pro-preview-05-06", "gemini-2.5-pro"),
+        ("gpt-5-nano-2025-08-07", "gpt-5-nano"),
+        ("gpt-5-codex", "gpt-5"),
+        ("gpt-5.2-20251211", "gpt-5.2"),
+    ],
+)
+def test_a_dated_name_and_a_listed_one_are_of_their_model(model: str, listed: str) -> None:
+    found = price_request(usage(10, 0, 0, 10), model, at=AT)
+    assert (found.cost_usd is not None, found.model) == (True, listed)
 
 
 @pytest.mark.parametrize(
