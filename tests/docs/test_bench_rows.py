@@ -91,6 +91,12 @@ class TestOnASweep:
         assert lost["transcript_missing"] is False
         kept = sorted(path.name for path in attempt.glob("transcript-*"))
         assert [each["path"] for each in lost["transcript_artifacts"]] == kept != []
+        under_way = tmp_path / "under-way"
+        under_way.mkdir()
+        begun = b'{"kind":"begun","n":99,"trial":"t","requested_model":"m"}\n'
+        for log in attempt.glob("wire-*.jsonl"):
+            (under_way / log.name).write_bytes(log.read_bytes() + begun)
+        assert lost_row(spec, "interrupted", "killed", under_way)["cost_usd"] == lost["cost_usd"] is not None
         killed = tmp_path / "killed"
         killed.mkdir()
         assert lost_row(spec, "interrupted", "killed", killed)["transcript_missing"] is False, "it never began"

@@ -18,6 +18,7 @@ from fairtrial.evidence.endings import ENDINGS, CountsAs, EndingKind
 from fairtrial.gateway.control import Spend
 from fairtrial.gateway.ledger import Ending, WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
+from fairtrial.gateway.totals import cost_at_least
 from fairtrial.host.clock import rfc3339, utc_now
 from fairtrial.host.files import write_durably
 from fairtrial.model.bench import PluginFiles
@@ -194,10 +195,10 @@ def lost_row(spec: BenchSpec, kind: str, detail: str, directory: Path) -> Row:
         return row
     calls = [each for each in rows if each.was_passed_on]
     usage = at_least(each.usage for each in calls)
-    costs = [each.cost_usd for each in calls if each.cost_usd is not None]
+    cost = cost_at_least(rows)
     return row | {
         **_tokens(usage),
-        "cost_usd": round(sum(costs), 6) if len(costs) == len(calls) else None,
+        "cost_usd": None if cost is None else round(cost, 6),
         "num_turns": count_turns(rows),
         "usage_source": "wire",
         "cost_source": "wire",

@@ -10,7 +10,7 @@ from fairtrial.gateway.pace import LIMITED_STATUS
 from fairtrial.gateway.policy import ServedModel
 from fairtrial.model.usage import NOTHING_USED, at_least, sum_usage
 
-__all__ = ["MAIN", "SUBAGENT", "is_provider_fault", "provider_fault", "spend_of", "total_rows"]
+__all__ = ["MAIN", "SUBAGENT", "cost_at_least", "is_provider_fault", "provider_fault", "spend_of", "total_rows"]
 
 MAIN: Final = "main"
 SUBAGENT: Final = "subagent"
@@ -52,6 +52,15 @@ def _lower_bound(rows: Iterable[WireRow]) -> Spend:
         cost_usd=_sum(row.cost_usd for row in told),
         cost_without_cache_usd=_sum(row.cost_without_cache_usd for row in told),
     )
+
+
+def cost_at_least(rows: Iterable[WireRow]) -> float | None:
+    """Add the cost of what is known to have been used; None when a whole reply, or known usage, has no price.
+
+    Counts of tokens and errors cost nothing. A reply that broke before it said anything of its usage is left out.
+    """
+    calls = [row for row in rows if row.was_passed_on and (row.ask == "generate" or row.ask is None)]
+    return _sum(row.cost_usd for row in calls if row.usage is not None or row.ending is Ending.ANSWERED)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -8,7 +8,7 @@ import pytest
 from fairtrial.errors import IntegrityError
 from fairtrial.gateway.ledger import Ending, Ledger, SeenCall, SeenResult, WireRow, read_ledger
 from fairtrial.gateway.policy import ServedModel
-from fairtrial.gateway.totals import provider_fault, total_rows
+from fairtrial.gateway.totals import cost_at_least, provider_fault, total_rows
 from fairtrial.model.usage import NOTHING_USED, TokenUsage
 from fairtrial.store.redact import Redactor
 
@@ -143,6 +143,25 @@ def test_an_older_log_tells_by_its_begun_lines_which_requests_went_out(tmp_path:
         del row["went_out"]
     (tmp_path / "old").write_text("".join(json.dumps(line) + "\n" for line in (begun, *rows)))
     assert [row.was_passed_on for row in read_ledger(tmp_path / "old")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("other", "cost"),
+    [
+        (_row(2, ask="count", usage=None, cost_usd=None), 0.5),
+        (_row(2, Ending.ERROR_STATUS, status=429, usage=None, cost_usd=None), 0.5),
+        (_row(2, Ending.STOPPED, usage=None, cost_usd=None), 0.5),
+        (_row(2, Ending.BROKEN, ask=None, usage=None, cost_usd=None), 0.5),
+        (_row(2, Ending.STOPPED, cost_usd=0.25), 0.75),
+        (_row(2, Ending.STOPPED, cost_usd=None), None),
+        (_row(2, usage=None, cost_usd=None), None),
+        (_row(2, cost_usd=None), None),
+    ],
+)
+def test_the_least_that_a_broken_attempt_cost_is_told_unless_a_price_is_missing(
+    other: WireRow, cost: float | None
+) -> None:
+    assert cost_at_least([_row(1), other]) == cost
 
 
 def test_whose_a_request_is_stays_unknown_where_no_client_says() -> None:
