@@ -35,7 +35,6 @@ STREAM_KINDS: Final = frozenset(
 )
 _SWALLOW: Final = frozenset({FaultKind.DROP_REPLY, FaultKind.RST_REPLY, FaultKind.STALL})
 _QUIET_S: Final = 0.3
-_LAST_WORDS_S: Final = 10.0
 _AHEAD_PIECES: Final = 256
 
 
@@ -101,10 +100,10 @@ class StreamForwarder(Forwarding):
         return take_due(self._planned, method=METHOD, target=self._watch)
 
     def _record(self, mark: _Mark, number: int) -> RequestRecord:
-        """A mark in the form of a request; what only HTTP has is unknown."""
+        """A mark in the form of a request; what only HTTP has is unknown, and so are ends: TCP announces no length."""
         now_s = asyncio.get_running_loop().time()
         delivery = Delivery.COMPLETE
-        if mark.cut:
+        if mark.cut or mark.sent_bytes < mark.up_bytes:  # by a fault, or because the server left
             delivery = Delivery.PARTIAL if mark.sent_bytes else Delivery.NOT_SENT
         return RequestRecord(
             connection=number,
@@ -116,15 +115,15 @@ class StreamForwarder(Forwarding):
             request_head_bytes=0,
             request_body_bytes=mark.up_bytes,
             request_wire_bytes=mark.up_bytes,
-            request_complete=not mark.cut,
+            request_complete=None,
             delivery=delivery,
             status=None,
             reply_head_bytes=0,
             reply_body_bytes=mark.down_bytes,
             reply_wire_bytes=mark.down_bytes,
-            reply_complete=True,
+            reply_complete=None,
             client_status=None,
-            client_gone=False,
+            client_gone=None,
             fault=mark.kind,
             fault_fired=mark.fired,
             error=None,
@@ -146,7 +145,10 @@ class _Connection:
     _client_left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Forward both ways; the server's last words are waited for when the client has left."""
+        """Forward both ways; the server's last words are waited for when the client has left.
+
+        There is no limit to that: what the server does so late may land yet, and whoever drains must be told.
+        """
         pieces: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD_PIECES)
         reading = asyncio.create_task(self._read_client(pieces))
         up = asyncio.create_task(self._send_up(pieces))
@@ -156,7 +158,7 @@ class _Connection:
             await asyncio.wait([up, down, ended], return_when=asyncio.FIRST_COMPLETED)
             if up.done() and not self._ended.is_set():
                 self.server.end_sending()
-                await asyncio.wait([down, ended], timeout=_LAST_WORDS_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([down, ended], return_when=asyncio.FIRST_COMPLETED)
             if up.done():
                 await up  # a bug of ours is not swallowed
             if down.done():

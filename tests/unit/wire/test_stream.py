@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from typing_extensions import override
 
 from fairtrial.wire.faults import Fault, FaultKind
 from fairtrial.wire.ledger import Delivery, RequestRecord
@@ -69,6 +70,33 @@ async def staged(*faults: Fault) -> AsyncIterator[Scene]:
         await forwarder.stop(0)
         server.close()
     assert not scene.failures
+
+
+class HurriedLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock can be put forward."""
+
+    ahead_s = 0.0
+
+    @override
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+@asynccontextmanager
+async def forwarding(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[tuple[StreamForwarder, list[RequestRecord]]]:
+    """A forwarder before a server of the test's own."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    records: list[RequestRecord] = []
+    address = Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+    forwarder = StreamForwarder(upstream=address, watch=MARK, faults=(), on_record=records.append)
+    await forwarder.start()
+    try:
+        yield forwarder, records
+    finally:
+        await forwarder.stop(0)
+        server.close()
 
 
 def fault(kind: FaultKind, parameter: int | None = None, nth: int = 1) -> Fault:
@@ -172,6 +200,64 @@ def test_what_a_client_has_sent_goes_on_when_it_has_left() -> None:
     scene = run(leave, fault(FaultKind.DELAY, 600_000))  # until the wire is drained
     assert scene.received == [UPLOAD]
     assert scene.records[0].delivery is Delivery.COMPLETE
+
+
+def test_where_bytes_alone_are_known_no_end_is_claimed() -> None:
+    work, _ = talking(UPLOAD)
+    (record,) = run(work).records
+    assert (record.request_complete, record.reply_complete, record.client_gone) == (None, None, None)
+
+
+def test_an_upload_that_the_server_ends_is_delivered_in_part() -> None:
+    async def all_of_it() -> RequestRecord:
+        ending = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(MARK.encode())
+            await ending.wait()
+            writer.transport.abort()
+
+        # A piece more than the sender's buffers hold, and the kernel's with them: the rest waits at the forwarder.
+        async with forwarding(serve) as (forwarder, records):
+            _, writer = await asyncio.open_connection("127.0.0.1", forwarder.port)
+            writer.write(MARK.encode() + bytes(32 << 20))
+            while forwarder.counts.client_to_proxy - forwarder.counts.proxy_to_server < 1 << 20:
+                await asyncio.sleep(0)
+            ending.set()
+            assert await forwarder.drain(30)
+            writer.transport.abort()
+        (record,) = records
+        return record
+
+    assert asyncio.run(all_of_it()).delivery is Delivery.PARTIAL
+
+
+def test_a_server_that_is_still_at_work_is_in_flight_however_long_it_takes() -> None:
+    async def all_of_it() -> None:
+        asked, done = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            asked.set()
+            await done.wait()
+            writer.close()
+
+        async with forwarding(serve) as (forwarder, records):
+            _, writer = await asyncio.open_connection("127.0.0.1", forwarder.port)
+            writer.write(UPLOAD)
+            writer.close()
+            await asked.wait()
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, HurriedLoop)
+            loop.ahead_s += 3600
+            assert not await forwarder.drain(0.2)
+            assert not records
+            done.set()
+            assert await forwarder.drain(30)
+            assert [record.delivery for record in records] == [Delivery.COMPLETE]
+
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(all_of_it())
 
 
 def test_a_server_that_is_not_there_resets_the_client() -> None:
