@@ -96,6 +96,8 @@ class Work:
             require_unchanged(self.bound, scratch_base(self.how.scratch)) if step.kind is not StepKind.APPLY else None
         )
         self.how.say(f"generation {step.generation}: {step.kind}")
+        if step.kind in {StepKind.MEASURE, StepKind.CONFIRM}:
+            self._require_same_candidate(here, before[-1])
         match step.kind, base:
             case StepKind.PROPOSE, SkillBase():
                 return self._propose(here, step, before, base)
@@ -107,6 +109,14 @@ class Work:
                 return self._apply(step, before[-1])
             case _:
                 raise AssertionError("a step other than apply has a base")
+
+    def _require_same_candidate(self, here: GenerationFiles, before: StepOutcome) -> None:
+        """What lies there is what the step before proposed or measured: between two passes anybody can write to it."""
+        if read_overlay(here.candidate.resolve(), self.bound.layout).digest != before.candidate_overlay_digest:
+            raise IntegrityError(
+                f"{here.candidate}: is another candidate than the one that was {before.step}d; believe nothing derived"
+                " from it"
+            )
 
     def _outcome(self, step: Step, result: StepResult, *reasons: str) -> StepOutcome:
         return StepOutcome(

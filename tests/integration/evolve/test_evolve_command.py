@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fairtrial.errors import UsageError
+from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.evolve.bound import DriftError, bind_evolution, require_unchanged
 from fairtrial.evolve.evolution import resume_evolution
 from fairtrial.evolve.next_step import Bounds
@@ -431,6 +431,47 @@ def test_the_time_of_a_pass_ends_it_between_two_trials_and_the_next_pass_runs_th
     assert [json.loads(line)["error_kind"] for line in after.splitlines()] == [None, None]
     assert results.seal_json.exists()
     remove_tree(scratch)
+
+
+@pytest.mark.parametrize("kind", [StepKind.MEASURE, StepKind.CONFIRM], ids=str)
+def test_a_candidate_that_is_another_than_the_step_before_had_is_not_measured(
+    kind: StepKind, world: World, tmp_path: Path
+) -> None:
+    first = tmp_path / "first" / SKILL
+    first.parent.mkdir(parents=True)
+    first.write_bytes(world.skill.read_bytes() + b"Be thorough.\n")
+    bound, _ = bind_evolution(replace(options_of(world), initial_overlay=str(tmp_path / "first")), tmp_path)
+    files = create_evolution(tmp_path / "e", now=utc_now(), base=tmp_path)
+    how = SweepOptions(
+        out=None,
+        scratch=tmp_path,
+        keep_workspaces=False,
+        lock_wait_s=0.0,
+        report=lambda _results: None,
+        say=lambda _line: None,
+        watch=lambda _event: None,
+    )
+    work = Work(
+        files=files,
+        evolution="e",
+        bound=bound,
+        bounds=Bounds(generations=1),
+        how=how,
+        n_workers=1,
+        started_s=monotonic_s(),
+    )
+    before = work.run(Step(generation=0, kind=StepKind.PROPOSE), ())
+    assert isinstance(before, StepOutcome)
+    if kind is StepKind.CONFIRM:
+        before = replace(before, step=StepKind.MEASURE, result=StepResult.PROMOTABLE)
+    candidate = files.generation(0).candidate
+    remove_tree(candidate)
+    (candidate / SKILL).parent.mkdir(parents=True)
+    (candidate / SKILL).write_bytes(first.read_bytes() + b"And use the answer.\n")
+    with pytest.raises(IntegrityError, match=f"another candidate than the one that was {before.step}d"):
+        work.run(Step(generation=0, kind=kind), (before,))
+    assert not files.generation(0).results(kind).exists()
+    assert not (world.root / "tasks.holdout.jsonl").exists()
 
 
 def test_an_evolution_that_is_killed_again_and_again_comes_to_the_same_end(world: World, tmp_path: Path) -> None:
