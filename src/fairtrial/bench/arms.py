@@ -51,6 +51,8 @@ TOOL_SETS: Final[Mapping[str, frozenset[Tool]]] = {
 }
 NO_CONTEXT: Final = "none"
 """What an arm names that has no context, whatever the sweep gives the others."""
+_OF_PLACED: Final = frozenset({SkillProof.FILE, SkillProof.PROMPT})
+"""Proofs that there are only of a skill that is placed: a line of our own in its file, its text in our prompt."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -381,11 +383,23 @@ def require_provable(arm: Arm, agent: Agent) -> None:
     Raises:
         UsageError: It does.
     """
+    placed = {skill.name for skill in arm.skills}
     for phase in arm.phases:
         if phase.skill is not None and agent.skills is SkillProof.NONE:
             raise UsageError(
                 f"arm {arm.name!r}: phase {phase.name!r} must prove skill {phase.skill!r}, and agent {arm.agent!r}"
                 " knows no skills; choose another agent or an arm without skills"
+            )
+        if phase.skill is not None and phase.tools is not None and Tool.SKILL not in phase.tools:
+            raise UsageError(
+                f"arm {arm.name!r}: phase {phase.name!r} must prove skill {phase.skill!r} and withholds"
+                f" '{Tool.SKILL}'; grant it, or demand no skill"
+            )
+        if phase.skill is not None and agent.skills in _OF_PLACED and phase.skill not in placed:
+            raise UsageError(
+                f"arm {arm.name!r}: phase {phase.name!r} must prove skill {phase.skill!r}, which is not placed for it,"
+                f" and agent {arm.agent!r} proves only what is; name its directory under the arm's `skills` (or with"
+                " --skill for a preset's), or choose another agent"
             )
 
 

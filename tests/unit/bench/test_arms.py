@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from fairtrial.agents.bash_agent import BashAgent
+from fairtrial.agents.codex import Codex
+from fairtrial.agents.mini_swe_agent import MiniSweAgent
 from fairtrial.agents.nop import Nop
 from fairtrial.bench.arm_plugin import PluginPlace, refuse_unused_plugins
 from fairtrial.bench.arms import (
@@ -21,6 +23,7 @@ from fairtrial.cli.options import plugin_places
 from fairtrial.errors import ConfigError, UsageError
 from fairtrial.model.agent import Installation, Tool
 from fairtrial.model.bench import Arm, Phase
+from fairtrial.protocols import Agent
 
 MODEL = "claude-sonnet-4-5"
 
@@ -136,6 +139,26 @@ def test_a_proof_that_the_agent_cannot_give_is_refused(tmp_path: Path, blobs: Bl
     require_provable(arm, BashAgent())
     with pytest.raises(UsageError, match="knows no skills"):
         require_provable(arm, Nop())
+
+
+@pytest.mark.parametrize("agent", [Codex, MiniSweAgent])
+def test_an_agent_whose_proof_is_of_placed_skills_is_refused_a_demand_for_another(
+    agent: type[Agent], tmp_path: Path, blobs: BlobStore
+) -> None:
+    require_provable(build(tmp_path, blobs, "workflow_direct", work=skill(tmp_path, "acme-work")), agent())
+    unplaced = build(tmp_path, blobs, "workflow_direct")
+    require_provable(unplaced, BashAgent())
+    with pytest.raises(UsageError, match="'work', which is not placed for it"):
+        require_provable(unplaced, agent())
+
+
+@pytest.mark.parametrize("agent", [BashAgent, Codex, MiniSweAgent])
+def test_a_skill_that_is_demanded_and_withheld_is_refused(agent: type[Agent], tmp_path: Path, blobs: BlobStore) -> None:
+    skill(tmp_path, "acme")
+    text = "arms: {a: {skills: {acme: acme}, phases: [{prompt: do it, skill: acme, deny: [skill]}]}}"
+    arm = build(tmp_path, blobs, "a", text)
+    with pytest.raises(UsageError, match="withholds 'skill'"):
+        require_provable(arm, agent())
 
 
 def test_a_skill_with_a_link_is_refused(tmp_path: Path, blobs: BlobStore) -> None:
