@@ -24,6 +24,7 @@ from fairtrial.agents.events import (
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
 from fairtrial.agents.sessions import (
     CONFIG_ROOT,
+    SERVER_S,
     base_environment,
     json_file,
     keep_skills,
@@ -51,7 +52,7 @@ PROGRAM: Final = f"{AGENT_ROOT}/claude"
 MCP_CONFIG: Final = f"{CONFIG_ROOT}/mcp.json"
 RETRIES: Final = "3"
 # By default the first request goes out before slow servers have answered, and without their tools.
-WITH_SERVERS: Final = {"MCP_CONNECTION_NONBLOCKING": "false", "MCP_TIMEOUT": "120000"}
+WITH_SERVERS: Final = {"MCP_CONNECTION_NONBLOCKING": "false", "MCP_TIMEOUT": str(SERVER_S * 1000)}
 
 
 class ClaudeCode:

@@ -14,7 +14,14 @@ from typing import ClassVar, Final
 
 from fairtrial.agents.events import Events, count_of, member_of, shortened, text_of, usage_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
-from fairtrial.agents.sessions import base_environment, keep_skills, refuse_impossible, skill_files, withheld_tools
+from fairtrial.agents.sessions import (
+    SERVER_S,
+    base_environment,
+    keep_skills,
+    refuse_impossible,
+    skill_files,
+    withheld_tools,
+)
 from fairtrial.model.agent import (
     AGENT_ROOT,
     AgentProbe,
@@ -175,6 +182,8 @@ def _config(request: SessionRequest) -> str:
             f"command = {json.dumps(server.argv[0])}",
             f"args = {json.dumps(list(server.argv[1:]))}",
             "required = true",
+            f"startup_timeout_sec = {SERVER_S}",
+            f"tool_timeout_sec = {SERVER_S}",
             f"[mcp_servers.{json.dumps(server.name)}.env]",
             *(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in sorted(server.env.items())),
         ]

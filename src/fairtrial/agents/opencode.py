@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from fairtrial.agents.events import Events, cost_of, count_of, member_of, shortened, text_of
 from fairtrial.agents.installed import asked_version, bind_beside_system, found, locate, missing
 from fairtrial.agents.sessions import (
+    SERVER_S,
     base_environment,
     json_file,
     keep_skills,
@@ -122,6 +123,7 @@ class OpenCode:
                     "command": list(server.argv),
                     "environment": dict(server.env),
                     "enabled": True,
+                    "timeout": SERVER_S * 1000,
                 }
                 for server in request.mcp
             },

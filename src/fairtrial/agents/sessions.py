@@ -13,6 +13,7 @@ from fairtrial.protocols import Agent
 
 __all__ = [
     "CONFIG_ROOT",
+    "SERVER_S",
     "SYSTEM_PATH",
     "base_environment",
     "json_file",
@@ -26,6 +27,8 @@ __all__ = [
 CONFIG_ROOT: Final = "/opt/agent-config"
 """Where generated files are that belong into no home directory."""
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+SERVER_S: Final = 120
+"""How long a tool server may take to start, with every agent: what each allows by itself differs."""
 _PAGE_BYTES: Final = 4096
 _ABOVE_SKILLS_BYTES: Final = 512 << 20
 """What an agent may write beside its user's skills: settings, transcripts, caches."""

@@ -173,6 +173,14 @@ def test_the_configuration_of_codex_is_toml_whatever_is_asked_for() -> None:
     assert config["mcp_servers"]['odd "name"']["env"] == {"K K": "v\n"}
 
 
+def test_a_tool_server_has_the_same_time_to_start_whatever_the_agent() -> None:
+    assert plan_of(ClaudeCode, mcp=(SERVER,)).env["MCP_TIMEOUT"] == "120000"
+    (server,) = tomllib.loads(file_of(plan_of(Codex, mcp=(SERVER,)), "config.toml").decode())["mcp_servers"].values()
+    assert (server["startup_timeout_sec"], server["tool_timeout_sec"]) == (120, 120)
+    (server,) = json.loads(file_of(plan_of(OpenCode, mcp=(SERVER,)), "opencode.json"))["mcp"].values()
+    assert server["timeout"] == 120_000
+
+
 @pytest.mark.parametrize(
     ("agent", "name"),
     [(BashAgent, "bash-agent"), (MiniSweAgent, "mini-swe-agent"), (Nop, "nop"), (Reference, "reference")],
