@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.agents.codex import Codex
+from fairtrial.agents.gemini_cli import GeminiCli
+from fairtrial.agents.opencode import OpenCode
 from fairtrial.bench.arms import Defaults, build_arm, read_arms
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.shadows import refuse_shadowed_skills
 from fairtrial.bench.tasks import bind_task, read_task_file
 from fairtrial.errors import UsageError
 from fairtrial.model.bench import Arm, Task
+from fairtrial.protocols import Agent
 
 pytestmark = pytest.mark.needs("git")
 OURS = "---\nname: work\ndescription: how\n---\nOurs.\n"
@@ -84,6 +88,25 @@ def test_a_skill_that_the_task_hides_is_not_in_the_tree(bind: Bind, arm: Arm) ->
 def test_an_agent_that_looks_for_no_skills_cannot_be_misled(bind: Bind, arm: Arm) -> None:
     task = bind({".claude/skills/work/SKILL.md": "theirs\n"})
     refuse_shadowed_skills([task], [arm], {"bash-agent": None})
+
+
+@pytest.mark.parametrize(
+    ("agent", "place"),
+    [
+        (Codex, ".agents/skills"),
+        (GeminiCli, ".agents/skills"),
+        (OpenCode, ".agents/skills"),
+        (OpenCode, ".opencode/skill"),
+        (OpenCode, ".opencode/skills"),
+    ],
+)
+def test_a_place_in_the_tree_is_looked_at_that_is_no_users(
+    agent: type[Agent], place: str, bind: Bind, arm: Arm
+) -> None:
+    task = bind({f"{place}/work/SKILL.md": "theirs\n"})
+    refuse_shadowed_skills([task], [arm], DIRECTORIES)
+    with pytest.raises(UsageError, match=f"{re.escape(place)}/work, which"):
+        refuse_shadowed_skills([task], [arm], {"bash-agent": agent.skills_directory})
 
 
 @pytest.mark.parametrize("place", [".claude/skills", ".gemini/skills"])
