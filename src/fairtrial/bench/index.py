@@ -8,6 +8,7 @@ such a file could lead an arm to it. What comes out belongs to us, is read-only,
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
@@ -247,7 +248,7 @@ def withhold(tree: Tree, markers: Sequence[str], *, settings: Sequence[str]) -> 
     Raises:
         TreeLimitError: There is too much in it to look at.
     """
-    sought, names = [marker.encode() for marker in markers], {os.fsencode(name) for name in settings}
+    names = {os.fsencode(name) for name in settings}
     found: list[bytes] = []
     for item in tree.walk(most_entries=MOST_ENTRIES):
         if stat.S_ISDIR(item.mode):
@@ -258,7 +259,7 @@ def withhold(tree: Tree, markers: Sequence[str], *, settings: Sequence[str]) -> 
         elif stat.S_ISREG(item.mode):
             content += tree.read_file(item.path, MOST_SCANNED_BYTES)
         is_setting = not names.isdisjoint(item.path.split(b"/"))
-        if is_setting or len(content) >= MOST_SCANNED_BYTES or any(marker in content for marker in sought):
+        if is_setting or len(content) >= MOST_SCANNED_BYTES or any(_is_named(marker, content) for marker in markers):
             found.append(item.path)
     for path in found:
         tree.remove(path)
@@ -274,8 +275,21 @@ def require_free(name: str, index: Path, manifest: Sequence[tuple[str, str, int]
     for path, _, _ in manifest:
         content = path.encode() + b"\n" + (index / path).read_bytes()
         for marker in markers:
-            if marker.encode() in content:
+            if _is_named(marker, content):
                 raise IntegrityError(f"context {name}: its index names {marker!r}, which the task hides, in {path}")
+
+
+def _is_named(marker: str, content: bytes) -> bool:
+    """Whether a marker stands in it, and not as a part of a longer word: `tests` is not named by `unittests`.
+
+    What leads to an oracle is no word that anything else has in it, so that counts wherever it stands.
+    """
+    sought = marker.encode()
+    if sought not in content or marker in ALWAYS_HIDDEN:
+        return sought in content
+    begins, ends = re.match(rb"\w", sought) is not None, re.match(rb"\w", sought[-1:]) is not None
+    bounded = (rb"(?<!\w)" if begins else b"") + re.escape(sought) + (rb"(?!\w)" if ends else b"")
+    return re.search(bounded, content) is not None
 
 
 def _freeze(made: Tree, staged: Path) -> _Manifest:

@@ -4,12 +4,14 @@
     python3 ctags_server.py prove INDEX MARKER...
 
 INDEX is what `ctags --output-format=json` wrote. `serve` speaks MCP on its standard streams, on the package `mcp`;
-`prove` prints every entry of which a value holds a marker, and needs the standard library only. Imported by nobody.
+`prove` prints every entry of which a value holds a marker that is no part of a longer word, and needs the standard
+library only. Imported by nobody.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,11 +31,20 @@ def read_entries(index: Path) -> Iterator[dict[str, Any]]:
 
 
 def prove(index: Path, markers: Sequence[str]) -> None:
-    """Print each entry of which a value holds a marker, as its values are and not as JSON writes them."""
+    """Print each entry of which a value holds a marker, as its values are and not as JSON writes them.
+
+    A marker within a longer word is none: letters, digits and `_` of ASCII.
+    """
+    sought = [re.compile(_bounded(marker), re.ASCII) for marker in markers]
     for entry in read_entries(index):
         values = "\n".join(str(value) for value in entry.values())
-        if any(marker in values for marker in markers):
+        if any(pattern.search(values) for pattern in sought):
             print(json.dumps(entry))  # noqa: T201 - what it was asked for
+
+
+def _bounded(marker: str) -> str:
+    begins, ends = re.match(r"\w", marker, re.ASCII), re.match(r"\w", marker[-1:], re.ASCII)
+    return (r"(?<!\w)" if begins else "") + re.escape(marker) + (r"(?!\w)" if ends else "")
 
 
 def shown(entry: dict[str, Any]) -> str:

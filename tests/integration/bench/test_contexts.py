@@ -144,6 +144,16 @@ def test_an_index_is_built_from_the_tree_without_what_names_what_is_hidden(hidde
     assert (hidden_world.template.tree / "notes.md").exists(), "the tree that trials see is untouched"
 
 
+def test_a_word_that_only_has_a_hidden_name_in_it_names_nothing(hidden_world: World) -> None:
+    task = replace(hidden_world.task, hidden=("add", "tests"))
+    world = replace(hidden_world, task=task)
+    content = "import unittests, additional"
+    (world.template.tree / "more.py").write_text(content)
+    built = world.build(builds="cp /workspace/more.py /opt/context/index/files")
+    assert "more.py" not in built.withheld
+    assert world.files(built) == content.split()
+
+
 def test_an_index_is_built_once_and_the_same_bytes_have_the_same_digest(hidden_world: World) -> None:
     first = hidden_world.build()
     assert hidden_world.build(builds="exit 1") == first, "it is there, so nothing is run"

@@ -69,7 +69,13 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "is_found"),
-    [("see hidden/plan", True), ("see hidden\\/plan", False), ("see hid", False)],
+    [
+        ("see hidden/plan", True),
+        ("see hidden\\/plan", False),
+        ("see hid", False),
+        ("unhidden/plan", False),
+        ("hidden/plans", False),
+    ],
 )
 def test_the_proof_looks_at_values_and_not_at_how_json_writes_them(tmp_path: Path, value: str, is_found: bool) -> None:
     index = tmp_path / "tags.jsonl"
