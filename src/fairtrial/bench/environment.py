@@ -7,6 +7,7 @@ it: under one label all arms must have the same value, before a sweep begins and
 
 import hashlib
 import json
+import re
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ __all__ = [
     "is_read_unasked",
     "request_of",
     "require_declared",
+    "tells_server",
     "undeclared",
 ]
 
@@ -190,6 +192,20 @@ def is_read_unasked(path: str) -> bool:
 
 def _is_configuration(path: str) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in _CONFIGURATION)
+
+
+def tells_server(path: str, content: bytes, name: str) -> bool:
+    """Whether a configuration file has a tool server of this name.
+
+    One that is not read here, since it has comments, counts when it speaks of such servers and has the name as a key.
+    """
+    if not _is_configuration(path):
+        return False
+    servers, _ = _servers_and_hooks(path, content)
+    if any(server == f"{path}: {key}.{name}" for server in servers for key in _SERVER_KEYS):
+        return True
+    has_key = re.search(rb'"%b"\s*:\s*\{' % re.escape(name.encode()), content) is not None
+    return path.endswith(".jsonc") and has_key and any(f'"{key}"'.encode() in content for key in _SERVER_KEYS)
 
 
 def undeclared(agent: str, arm: Arm, phase: Phase, seen: Seen) -> Seen:

@@ -255,7 +255,7 @@ def _pin_contexts(arms: Sequence[Arm], tasks: Sequence[Task]) -> dict[str, str]:
     for name in sorted({arm.context for arm in arms if arm.context is not None}):
         found = find_context(name)
         refuse_brought(name, found.context.settings, tasks)
-        refuse_traces(name, found.context.settings, tasks, arms)
+        refuse_traces(name, found.context, tasks, arms)
         pinned[f"context.{name}.version"] = str(found.probe.version)
         pinned[f"context.{name}.plugin_sha256"] = found.plugin.file_sha256
     return pinned

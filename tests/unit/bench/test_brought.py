@@ -71,21 +71,21 @@ def test_a_committed_trace_is_refused_where_an_arm_goes_without_the_context(
 ) -> None:
     task = bind(path)
     with pytest.raises(UsageError) as refused:
-        refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
+        refuse_traces("gitnexus", GitNexus(), [task], [*arms.values()])
     assert str(refused.value) == (
         f"task mend-add: its tree has '{place}', which belongs to the context gitnexus, and arm baseline_nomcp goes"
         " without that: take it out of the tree (the task's `hidden`)"
     )
-    refuse_traces("gitnexus", GitNexus.settings, [task], [arms["baseline"]])
+    refuse_traces("gitnexus", GitNexus(), [task], [arms["baseline"]])
 
 
 def test_a_trace_that_is_hidden_or_belongs_to_no_context_of_the_sweep_does_no_harm(
     bind: Bind, arms: dict[str, Arm]
 ) -> None:
-    refuse_traces("gitnexus", GitNexus.settings, [bind("gitnexus/notes.md")], [*arms.values()])
+    refuse_traces("gitnexus", GitNexus(), [bind("gitnexus/notes.md")], [*arms.values()])
     task = bind(".gitnexus/lbug", keys="    hidden: [.gitnexus]\n")
-    refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
-    refuse_traces("ctags", Ctags.settings, [replace(task, hidden=())], [*arms.values()])
+    refuse_traces("gitnexus", GitNexus(), [task], [*arms.values()])
+    refuse_traces("ctags", Ctags(), [replace(task, hidden=())], [*arms.values()])
 
 
 BLOCK = "<!-- gitnexus:start -->\n> Index stale? Run `node .gitnexus/run.cjs analyze` from the project root.\n"
@@ -96,11 +96,62 @@ def test_guidance_that_tells_of_a_context_is_a_trace_of_it(bind: Bind, arms: dic
     task = bind(path, content=BLOCK)
     message = f"its tree has '{path}', which tells of the context gitnexus, and arm baseline_nomcp goes without that"
     with pytest.raises(UsageError, match=message):
-        refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
-    refuse_traces("gitnexus", GitNexus.settings, [replace(task, hidden=(path,))], [*arms.values()])
-    refuse_traces("gitnexus", GitNexus.settings, [task], [arms["baseline"]])
+        refuse_traces("gitnexus", GitNexus(), [task], [*arms.values()])
+    refuse_traces("gitnexus", GitNexus(), [replace(task, hidden=(path,))], [*arms.values()])
+    refuse_traces("gitnexus", GitNexus(), [task], [arms["baseline"]])
 
 
 def test_what_agents_do_not_read_unasked_may_speak_of_a_context(bind: Bind, arms: dict[str, Arm]) -> None:
     task = bind("docs/tools.md", content=BLOCK)
-    refuse_traces("gitnexus", GitNexus.settings, [task], [*arms.values()])
+    refuse_traces("gitnexus", GitNexus(), [task], [*arms.values()])
+
+
+SERVERS = '{"mcpServers": {"%s": {"command": "x"}}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "content"),
+    [
+        ("gitnexus", "CLAUDE.md", "Use mcp__gitnexus__impact before any edit."),
+        ("gitnexus", ".claude/settings.json", '{"permissions": {"allow": ["mcp__gitnexus"]}}'),
+        ("gitnexus", ".claude/skills/gitnexus-guide/SKILL.md", "Ask the graph."),
+        ("gitnexus", ".agents/skills/gitnexus/more/notes.md", "Ask the graph."),
+        ("gitnexus", "opencode.jsonc", '{"mcp": {/* ours */ "gitnexus": {"type": "local"}}}'),
+        ("ctags", ".mcp.json", SERVERS % "ctags"),
+        ("ctags", "opencode.json", '{"mcp": {"ctags": {"type": "local"}}}'),
+        ("ctags", ".codex/config.toml", '[mcp_servers.ctags]\ncommand = "x"\n'),
+        ("ctags", ".gemini/settings.json", SERVERS % "ctags"),
+        ("ctags", "AGENTS.md", "Call `ctags_find_symbol` first."),
+        ("ctags", "GEMINI.md", "Call `mcp_ctags_find_symbol` first."),
+        ("ctags", "part/AGENTS.md", "Call mcp__ctags.find_symbol first."),
+    ],
+)
+def test_tools_servers_and_skills_of_a_context_are_traces_of_it(
+    bind: Bind, arms: dict[str, Arm], name: str, path: str, content: str
+) -> None:
+    context = {"ctags": Ctags(), "gitnexus": GitNexus()}[name]
+    named = [replace(arms["baseline"], context=name), arms["baseline_nomcp"]]
+    task = bind(path, content=content)
+    with pytest.raises(UsageError, match=f"its tree has '{path}', which tells of the context {name}, and arm"):
+        refuse_traces(name, context, [task], named)
+    refuse_traces(name, context, [replace(task, hidden=(path,))], named)
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("AGENTS.md", "Run ctags -R after a change; find_symbol and ctags_index are functions of ours."),
+        ("CLAUDE.md", "Ask mcp__ctags-lsp__find_symbol or mcp__ctagsd__look, or myctags_find_symbol."),
+        (".mcp.json", SERVERS % "ctags-lsp"),
+        (".mcp.json", '{"mcpServers": {"ours": {"command": "ctags", "env": {"ctags": {}}}}}'),
+        ("opencode.jsonc", '{"formatter": {"ctags": {}}} // ours'),
+        (".claude/skills/ctagsd/SKILL.md", "Ask the other."),
+        (".claude/skills/index/ctags.md", "Run ctags."),
+        ("docs/notes.md", "mcp__ctags__find_symbol"),
+    ],
+)
+def test_a_word_that_is_also_the_name_of_a_context_is_no_trace(
+    bind: Bind, arms: dict[str, Arm], path: str, content: str
+) -> None:
+    named = [replace(arms["baseline"], context="ctags"), arms["baseline_nomcp"]]
+    refuse_traces("ctags", Ctags(), [bind(path, content=content)], named)
