@@ -2,8 +2,8 @@
 
 Facts it stands on (2.4.6, see docs/reference/agents/mini-swe-agent.md): it speaks Chat Completions by litellm and
 does not stream; its one tool is `bash`; it prints nothing for programs to read, so its trajectory is printed after it
-by the shell that starts it; each assistant message of that holds its reply's usage, and there is no total; a model that
-litellm cannot price costs 0.0.
+by the shell that starts it, without `raw_output`; each assistant message of that holds its reply's usage, and there is
+no total; a model that litellm cannot price costs 0.0.
 """
 
 from collections import Counter
@@ -35,9 +35,21 @@ TRIES: Final = "3"
 SUBMITTED: Final = "Submitted"
 ONE_SHELL: Final = "its one tool is bash"
 TELL_VERSION: Final = "import importlib.metadata as m; print(m.version('mini-swe-agent'))"
-# The trajectory is written with line breaks; a line is what is read here. All that the agent itself prints goes to
-# standard error.
-PRINT_TRAJECTORY: Final = 'trajectory=$1; shift; "$@" >&2; code=$?; tr "\\n" " " <"$trajectory"; echo; exit "$code"'
+# The trajectory is written with line breaks; a line is what is read here. It holds each command's whole output besides
+# what of it the model saw: a line with that may be longer than any that is read. All that the agent itself prints goes
+# to standard error.
+SHORTEN: Final = """
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    trajectory = json.load(file)
+for message in trajectory.get("messages", ()):
+    if isinstance(message.get("extra"), dict):
+        message["extra"].pop("raw_output", None)
+print(json.dumps(trajectory))
+"""
+PRINT_TRAJECTORY: Final = (
+    'shorten=$1 trajectory=$2; shift 2; "$@" >&2; code=$?; "$1" -I -c "$shorten" "$trajectory"; exit "$code"'
+)
 
 
 class MiniSweAgent:
@@ -93,7 +105,7 @@ class MiniSweAgent:
         trajectory = f"{request.home}/trajectory.json"
         command = (*installation.argv, "-c", CONFIG, "-y", "--exit-immediately", "-o", trajectory)
         return SessionPlan(
-            argv=("/bin/sh", "-c", PRINT_TRAJECTORY, "sh", trajectory, *command),
+            argv=("/bin/sh", "-c", PRINT_TRAJECTORY, "sh", SHORTEN, trajectory, *command),
             env=base_environment(request, installation)
             | {
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True",

@@ -1,6 +1,8 @@
 """What a session is made of, for every agent: what is in it, what must not be, and what is refused."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
@@ -16,6 +18,7 @@ from fairtrial.agents.mini_swe_agent import MiniSweAgent
 from fairtrial.agents.nop import Nop
 from fairtrial.agents.opencode import OpenCode
 from fairtrial.agents.reference import Reference
+from fairtrial.bench.transcript import LONGEST_LINE_BYTES
 from fairtrial.errors import UsageError
 from fairtrial.model.agent import (
     AGENT_ROOT,
@@ -250,3 +253,27 @@ def test_every_agent_is_an_entry_point(clone: Path) -> None:
     declared = tomllib.loads((clone / "pyproject.toml").read_text())["project"]["entry-points"]["fairtrial.agents"]
     assert {value.partition(":")[2] for value in declared.values()} == {agent.__name__ for agent in ALL}
     assert {point.name for point in entry_points(group="fairtrial.agents")} == set(declared)
+
+
+MINI = """
+import json, sys
+print("all that it prints itself")
+tool = {"role": "tool", "content": "shortened", "extra": {"returncode": 0, "raw_output": "x" * (17 << 20)}}
+with open(sys.argv[-1], "w") as file:
+    messages = [{"role": "user", "content": "m"}, tool]
+    json.dump({"info": {"exit_status": "Submitted"}, "messages": messages}, file, indent=2)
+sys.exit(3)
+"""
+
+
+def test_what_mini_prints_is_one_line_that_can_be_read_however_much_its_commands_print(tmp_path: Path) -> None:
+    argv = plan_of(MiniSweAgent, home=str(tmp_path)).argv
+    at = argv.index(*INSTALLATION.argv)
+    argv = (*argv[:at], sys.executable, "-c", MINI, *argv[at + 1 :])
+    done = subprocess.run(argv, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (3, b"all that it prints itself\n")
+    (line,) = done.stdout.splitlines()
+    assert len(line) < LONGEST_LINE_BYTES
+    tool = {"role": "tool", "content": "shortened", "extra": {"returncode": 0}}
+    assert json.loads(line)["messages"] == [{"role": "user", "content": "m"}, tool]
+    assert MiniSweAgent().read_report([line]).ending == "Submitted"
