@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Usage = Callable[..., dict[str, int]]
 
 MEND: Final = "sed -i 's/a - b/a + b/' calc.py"
-LOOK: Final = "ls /opt /run; ls /run/tools; find / -name '*tags*' -path '*context*' 2>/dev/null; true"
+LOOK: Final = "ls /opt /opt/* /run; ls /run/tools; find / -name '*tags*' -path '*context*' 2>/dev/null; true"
 HIDDEN: Final = "answers/solution.py"
 
 
