@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -39,7 +38,6 @@ ANALYZE = (
     *("--max-file-size", "512", "--workers", "1"),
     "--skip-fts",  # its extension would be downloaded
 )
-NO_WORD = "[^0-9A-Za-z_]"
 PATTERNS = ("MATCH (e)", "MATCH ()-[e]->()")
 
 
@@ -143,16 +141,10 @@ def register(index: Path) -> None:
         json.dump([entry], file)
 
 
-def bounded(marker: str) -> str:
-    """A regular expression of the database's (RE2) for a marker that is no part of a longer word."""
-    begins, ends = re.match(r"\w", marker, re.ASCII), re.match(r"\w", marker[-1:], re.ASCII)
-    return (f"(^|{NO_WORD})" if begins else "") + re.escape(marker) + (f"({NO_WORD}|$)" if ends else "")
-
-
 def query_for(pattern: str, markers: Sequence[str]) -> str:
-    """The query for every entity of a pattern that has a marker in any of its values, not within a longer word."""
-    quoted = [bounded(marker).replace("\\", "\\\\").replace("'", "\\'") for marker in markers]
-    condition = " OR ".join(f"regexp_matches(CAST(e AS STRING), '{marker}')" for marker in quoted)
+    """The query for every entity of a pattern that has a marker in any of its values."""
+    quoted = [marker.replace("\\", "\\\\").replace("'", "\\'") for marker in markers]
+    condition = " OR ".join(f"CAST(e AS STRING) CONTAINS '{marker}'" for marker in quoted)
     return f"{pattern} WHERE {condition} RETURN CAST(e AS STRING) AS entity LIMIT 20"
 
 

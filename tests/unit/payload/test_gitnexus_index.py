@@ -101,10 +101,9 @@ def test_a_proof_asks_once_for_nodes_and_once_for_relations_and_says_nothing_whe
     run: Run, index: Path, nothing: str
 ) -> None:
     assert run("build").returncode == 0
-    done = run("prove", "hidden/it's", ".b\\c", said=[nothing, nothing])
+    done = run("prove", "hidden/it's", "b\\c", said=[nothing, nothing])
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    first, second = r"(^|[^0-9A-Za-z_])hidden/it\'s([^0-9A-Za-z_]|$)", r"\\.b\\\\c([^0-9A-Za-z_]|$)"
-    condition = f"regexp_matches(CAST(e AS STRING), '{first}') OR regexp_matches(CAST(e AS STRING), '{second}')"
+    condition = r"CAST(e AS STRING) CONTAINS 'hidden/it\'s' OR CAST(e AS STRING) CONTAINS 'b\\c'"
     ends = f"WHERE {condition} RETURN CAST(e AS STRING) AS entity LIMIT 20"
     assert (index / "asked").read_text().splitlines() == [f"MATCH (e) {ends}", f"MATCH ()-[e]->() {ends}"]
 
