@@ -132,6 +132,7 @@ class ContextWorld:
                 env={},
                 cwd="/",
                 binds=server.binds,
+                files=server.files,
                 stdin="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages).encode(),
             )
             done = run_sandbox(
