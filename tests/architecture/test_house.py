@@ -122,7 +122,7 @@ def test_the_help_page_imports_click_and_hardly_anything_else(tmp_path: Path) ->
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert {name for name in loaded if name.partition(".")[0] == "fairtrial"} == {
-        *("fairtrial", "fairtrial.cli", "fairtrial.cli.main", "fairtrial.errors")
+        *("fairtrial", "fairtrial.cli", "fairtrial.cli.main", "fairtrial.cli.streams", "fairtrial.errors")
     }
     assert not loaded & {"asyncio", "difflib", "json", "logging", "pathlib", "pydantic", "rich", "shutil", "subprocess"}
 

@@ -3,6 +3,7 @@
 The help page needs click and nothing else: what only a command or an error needs is imported there.
 """
 
+import contextlib
 import importlib
 import os
 import sys
@@ -13,7 +14,8 @@ import click
 from typing_extensions import override
 
 from fairtrial import __version__
-from fairtrial.errors import FairtrialError
+from fairtrial.cli.streams import ClosedPipeError, open_streams
+from fairtrial.errors import FairtrialError, HostError
 
 __all__ = ["COMMANDS", "LazyGroup", "group", "main", "run"]
 
@@ -36,6 +38,7 @@ HIDDEN: Final = ("gateway", "worker")
 WIDEST_HELP: Final = 80
 OUR_BUG: Final = 70
 INTERRUPTED: Final = 130
+CLOSED_PIPE: Final = 141
 
 
 class LazyGroup(click.Group):
@@ -102,9 +105,8 @@ def run(argv: Sequence[str]) -> int:
         return _fail(argv, INTERRUPTED, "stopped")
     except FairtrialError as problem:
         return _fail(argv, problem.exit_code, str(problem))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
+    except ClosedPipeError:
+        return CLOSED_PIPE
     except Exception as bug:  # noqa: BLE001 - the top: no traceback reaches a user unless asked for
         if "-v" in argv or "--verbose" in argv:
             import traceback  # noqa: PLC0415 - see above
@@ -129,10 +131,16 @@ def _fail(argv: Sequence[str], code: int, message: str) -> int:
     if "--json" in argv:
         import json  # noqa: PLC0415 - see above
 
-        click.echo(json.dumps({"schema": "error/1", "exit_code": code, "message": line}))
+        with contextlib.suppress(ClosedPipeError, HostError):  # it stands on standard error, too
+            click.echo(json.dumps({"schema": "error/1", "exit_code": code, "message": line}))
     return code
 
 
 def main() -> None:
     """The `fairtrial` program."""
-    sys.exit(run(sys.argv[1:]))
+    argv = sys.argv[1:]
+    try:
+        open_streams()
+    except HostError as problem:
+        sys.exit(_fail(argv, problem.exit_code, str(problem)))
+    sys.exit(run(argv))
