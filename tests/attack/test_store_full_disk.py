@@ -74,7 +74,7 @@ def test_a_disk_without_room_for_the_reserve_is_refused_before_anything_is_spent
     with pytest.raises(HostError, match=rf"bytes free and {RESERVE_BYTES} needed.*--out"):
         prepare_reserve(results)
     assert not results.reserve.exists()
-    assert is_low(results)
+    assert is_low(results.root)
 
 
 @pytest.mark.parametrize("disk", ["16k"], indirect=True)
@@ -91,7 +91,7 @@ def test_the_last_rows_of_a_full_disk_are_written_in_the_reserve(disk: Path) -> 
     with Journal.open(results, sweep) as journal:
         start(results, 0)
         fill(disk)
-        assert is_low(results)
+        assert is_low(results.root)
         write_outcome(results, outcome_of(0, 200_000))
         assert not results.reserve.exists()
         rows = outcome_of(0, 200_000)["rows"]

@@ -7,6 +7,7 @@ room and given up when a write of evidence fails for want of it.
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from fairtrial.errors import HostError
@@ -57,9 +58,9 @@ def release_reserve(results: Results) -> bool:
     return True
 
 
-def is_low(results: Results, *, watermark_bytes: int = LOW_SPACE_BYTES) -> bool:
-    """Tell whether so little space is left that no new trial should begin."""
-    return free_bytes(results.root) < watermark_bytes
+def is_low(directory: Path, *, watermark_bytes: int = LOW_SPACE_BYTES) -> bool:
+    """Tell whether so little space is left on a directory's disk that no new trial should begin."""
+    return free_bytes(directory) < watermark_bytes
 
 
 def keeping_reserve(results: Results, write: Callable[[], T]) -> T:

@@ -315,10 +315,8 @@ def _feed(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]], blocks: deque
             seat.block = blocks.popleft()
         if not seat.block:
             continue
-        if is_low(sweep.results):
-            sweep.shortage = HostError(
-                f"{sweep.results.root}: too little space is left on its disk for another trial; free some, then resume"
-            )
+        if (shortage := _find_shortage(sweep)) is not None:
+            sweep.shortage = shortage
             continue
         match sweep.lane.hold(sum(each.running is not None for each in seats)):
             case Hold.BEGIN:
@@ -334,6 +332,18 @@ def _feed(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]], blocks: deque
         seat.worker.send(SPEC.dump_json(sweep.spec(seat.running)) + b"\n")
     sweep.is_held = held and not sweep.is_ending
     return sweep.is_held or any(seat.running is not None for seat in seats)
+
+
+def _find_shortage(sweep: Pass[PlannedT]) -> HostError | None:
+    """Say which disk has no room for another trial; on a full one a tool would fail through no fault of its own."""
+    little = "too little space is left on its disk for another trial"
+    if is_low(sweep.results.root):
+        return HostError(f"{sweep.results.root}: {little}; free some, then resume")
+    if is_low(sweep.scratch):
+        return HostError(
+            f"scratch directory {sweep.scratch}: {little}; free some, then resume, or with another --scratch"
+        )
+    return None
 
 
 def _wait(sweep: Pass[PlannedT], seats: Sequence[_Seat[PlannedT]]) -> None:

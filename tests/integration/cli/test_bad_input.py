@@ -182,6 +182,21 @@ def test_a_disk_that_fills_up_stops_new_trials_and_resume_finishes_after_room_is
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.root
+@pytest.mark.needs("git")
+def test_no_tool_is_blamed_for_a_full_scratch_directory_and_resume_finishes_in_another(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "r"
+    done = fairtrial("loop", "--runs", "1", "--out", out, "--scratch", small_disk, cwd=tmp_path)
+    assert_explained(done, 3, str(small_disk), "too little space", "--scratch")
+    assert not (out / "results.jsonl").exists() or not (out / "results.jsonl").read_text()
+    assert list(small_disk.iterdir()) == []
+    again = fairtrial("resume", out, "--scratch", tmp_path, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert fairtrial("audit", out).returncode == 0
+
+
 @pytest.mark.needs("git")
 def test_a_live_sweep_is_named_and_left_alone_by_resume(tmp_path: Path) -> None:
     out = tmp_path / "r"

@@ -35,8 +35,8 @@ def test_the_reserve_takes_real_space_and_gives_it_back(tmp_path: Path) -> None:
 
 
 def test_low_space_is_a_matter_of_the_watermark(tmp_path: Path) -> None:
-    assert is_low(Results(root=tmp_path), watermark_bytes=2**62)
-    assert not is_low(Results(root=tmp_path), watermark_bytes=0)
+    assert is_low(tmp_path, watermark_bytes=2**62)
+    assert not is_low(tmp_path, watermark_bytes=0)
 
 
 def test_a_reserve_that_cannot_be_made_for_another_reason_is_explained(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -131,12 +132,14 @@ def a_pass(results: Results, tmp_path: Path) -> Iterator[Pass[Trial]]:
         os.close(never_written)
 
 
-def test_what_runs_when_the_disk_gets_short_ends_as_it_would_have_and_nothing_new_begins(
-    a_pass: Pass[Trial], results: Results, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("which", ["results", "scratch"])
+def test_what_runs_when_a_disk_gets_short_ends_as_it_would_have_and_nothing_new_begins(
+    a_pass: Pass[Trial], results: Results, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
+    short = {"results": results.root, "scratch": a_pass.scratch}[which]
     answers = iter((False, True))  # there is room for the first trial and for none after it
-    monkeypatch.setattr(execute, "is_low", lambda _results: next(answers))
-    with pytest.raises(HostError, match="too little space"):
+    monkeypatch.setattr(execute, "is_low", lambda directory: directory == short and next(answers))
+    with pytest.raises(HostError, match=rf"{re.escape(str(short))}: too little space"):
         drive(a_pass, [Due(trial=Trial(plan_index=number, key=f"k{number}"), attempt=1) for number in range(3)])
     rows = [json.loads(line) for line in results.results_jsonl.read_text().splitlines()]
     assert [(row["key"], row["error_kind"]) for row in rows] == [("k0", None)]
