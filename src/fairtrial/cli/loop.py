@@ -1,5 +1,6 @@
 """`fairtrial loop`: a sweep of the tool lane."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -105,7 +106,7 @@ def command(
         admitted_output_characters=admitted_output_characters,
         n_seed_files=N_SEED_FILES,
         hosted_remote=_hosted(remote_is_disposable, transports),
-        credential_env=credential_env,
+        credential_env=_credentials(credential_env, transports),
         faults=_faults(faults, asked),
     )
     if dry_run:
@@ -158,6 +159,15 @@ def _hosted(url: str | None, transports: Sequence[Transport]) -> str | None:
     if Transport.HOSTED not in transports:
         raise UsageError("--remote-is-disposable is given, but --transport does not name hosted; add it")
     return url
+
+
+def _credentials(names: tuple[str, ...], transports: Sequence[Transport]) -> tuple[str, ...]:
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(f"--credential-env: {name!r:.80} is no name of a variable; give its name, not its value")
+    if names and Transport.HOSTED not in transports:
+        raise UsageError("--credential-env is given, but --transport does not name hosted; add it")
+    return names
 
 
 def _print_plan(options: LoopOptions, variants: tuple[Variant, ...], *, as_json: bool) -> int:

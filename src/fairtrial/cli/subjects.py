@@ -58,9 +58,10 @@ def read_variants(names: Sequence[str], path: Path | None) -> tuple[Variant, ...
     if path is not None:
         document = read_toml(path)
         for name, entry in validate(document, SubjectsFile).subject.items():
-            if name in subjects or "(" in name or "/" in name:
+            if name in subjects or not name or name != name.strip() or any(each in name for each in "(/,"):
                 message = (
-                    f"'{name}' cannot name a variant: it is a subject's own name or holds '(' or '/'; choose another"
+                    f"'{name}' cannot name a variant: it is a subject's own name, is empty, begins or ends with a"
+                    " space, or holds '(', '/' or ','; choose another"
                 )
                 raise document.error(("subject", name), message)
             _refuse_controls(document, name, entry)

@@ -46,7 +46,7 @@ def _read_source(path: Path) -> bytes:
                 raise ConfigError("is a pipe that nobody writes to; name a file", path=path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        message = f"cannot be read: {reason}"
+        message = f"cannot be read: {reason}; name a file that can be read"
         raise ConfigError(message, path=path) from error
     if len(source) > MAX_FILE_BYTES:
         message = f"is larger than {MAX_FILE_BYTES} bytes; split it"

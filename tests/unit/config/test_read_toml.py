@@ -147,5 +147,5 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory; name a file that can be read"):
         read_toml(tmp_path)
