@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fairtrial.errors import HostError
 from fairtrial.host.files import free_bytes, fsync_directory
-from fairtrial.store.layout import Results, explain_failure, explain_refusal
+from fairtrial.store.layout import Results, explain_failure
 
 __all__ = ["LOW_SPACE_BYTES", "RESERVE_BYTES", "is_low", "keeping_reserve", "prepare_reserve", "release_reserve"]
 
@@ -26,7 +26,7 @@ def prepare_reserve(results: Results) -> None:
     """Make the reserve, or keep the one that is there.
 
     Raises:
-        HostError: There is no room for it.
+        HostError: There is no room for it, or the directory cannot be written.
     """
     try:
         fd = os.open(results.reserve, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -36,10 +36,10 @@ def prepare_reserve(results: Results) -> None:
         finally:
             os.close(fd)
     except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise explain_failure(results.root, error) from error
         # Where the file system knows no fallocate, glibc writes: what it wrote before the disk was full must not stay.
         results.reserve.unlink(missing_ok=True)
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-            raise explain_refusal(results.root, error) from error
         message = (
             f"{results.root}: {free_bytes(results.root)} bytes free and {RESERVE_BYTES} needed as a reserve for the"
             " last rows; free some, or name another file system with --out"

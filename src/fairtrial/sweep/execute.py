@@ -1,5 +1,6 @@
 """A sweep from first intent to last row: who runs what, what is written when, what a death in between means."""
 
+import json
 import logging
 import os
 import selectors
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 from fairtrial.errors import FairtrialError, HostError
 from fairtrial.evidence.bench import Streaks
@@ -397,8 +398,8 @@ def _collect(sweep: Pass[PlannedT], seat: _Seat[PlannedT], argv: Sequence[str]) 
 def _record(sweep: Pass[PlannedT], due: Due[PlannedT], answer: bytes) -> None:
     outcome = read_outcome(sweep.results, due.trial.key, due.attempt)
     if outcome is None:
-        said = answer.decode("utf-8", "backslashreplace")
-        raise HostError(f"a worker could not write the outcome of {due.trial.key}: {said}; free the disk, then resume")
+        error = cast("dict[str, str | None]", json.loads(answer))["error"]
+        raise HostError(f"{due.trial.key}: its outcome is not on disk: {error or 'somebody removed it; resume'}")
     sweep.adopt(due, outcome)
 
 

@@ -5,6 +5,7 @@ import logging
 import os
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
@@ -33,8 +34,9 @@ from fairtrial.store.attempts import (
     write_outcome,
 )
 from fairtrial.store.chain import RowTooLongError
-from fairtrial.store.layout import Results
+from fairtrial.store.layout import Results, explain_failure
 from fairtrial.store.redact import Redactor
+from fairtrial.store.reserve import keeping_reserve
 from fairtrial.sweep.resolve import new_subject
 
 __all__ = ["SPEC", "Answer", "Desk", "parse_spec", "run_attempt", "serve"]
@@ -142,15 +144,17 @@ def run_attempt(spec: AnySpec, desk: Desk) -> Answer:
         rows = [dict(row) for row in record.rows]
         rows[-1]["stray_processes"] = kill_strays()
         for name, content in record.artifacts.items():
-            write_durably(directory / name, content, mode=0o644)
+            keeping_reserve(results, partial(write_durably, directory / name, content, mode=0o644))
         ending = {"artifacts": describe_artifacts(directory), "rows": rows, "ended_utc": _now()}
         outcome = {"schema": OUTCOME_SCHEMA, **identity, **ending}
         try:
             write_outcome(results, outcome)
         except RowTooLongError as problem:
             write_outcome(results, outcome | {"rows": [_short_row(spec, rows[-1], str(problem))]})
-    except (HostError, OSError) as problem:
+    except HostError as problem:
         return Answer(key=spec.key, attempt=spec.attempt, error=str(problem))
+    except OSError as problem:
+        return Answer(key=spec.key, attempt=spec.attempt, error=str(explain_failure(results.root, problem)))
     return Answer(key=spec.key, attempt=spec.attempt)
 
 

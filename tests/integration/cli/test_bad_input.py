@@ -188,6 +188,33 @@ def test_a_disk_that_fills_up_stops_new_trials_and_resume_finishes_after_room_is
 
 @pytest.mark.root
 @pytest.mark.needs("git")
+def test_a_disk_that_is_full_when_a_trial_ends_loses_nothing_of_it(tmp_path: Path) -> None:
+    disk, program, calm = tmp_path / "disk", tmp_path / "bin" / "git", tmp_path / "calm"
+    disk.mkdir()
+    program.parent.mkdir()
+    fill = f"dd if=/dev/zero of={disk}/ballast bs=512 2>/dev/null"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = worktree ] && [ ! -e {calm} ] && {fill}\nexec {shutil.which("git")} "$@"\n'
+    )
+    program.chmod(0o755)
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)], check=True)
+    try:
+        done = fairtrial("loop", "--runs", "1", "--out", disk / "r", env=env, cwd=tmp_path)
+        assert_explained(done, 3, "too little space", "resume")
+        calm.touch()
+        (disk / "ballast").unlink()
+        again = fairtrial("resume", disk / "r", env=env, cwd=tmp_path)
+        assert again.returncode == 0, again.stderr
+        assert fairtrial("audit", disk / "r").returncode == 0
+        rows = [json.loads(line) for line in (disk / "r" / "results.jsonl").read_text().splitlines()]
+        assert [(row["attempt"], row["error_kind"]) for row in rows if row["final"]] == [(1, None), (1, None)]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.needs("git")
 def test_no_tool_is_blamed_for_a_full_scratch_directory_and_resume_finishes_in_another(
     small_disk: Path, tmp_path: Path
 ) -> None:

@@ -23,6 +23,13 @@ class Write:
         return "written"
 
 
+def test_a_place_where_no_reserve_can_be_made_is_named_with_the_remedy(tmp_path: Path) -> None:
+    results = Results(root=tmp_path)
+    results.reserve.mkdir()
+    with pytest.raises(HostError, match=rf"{results.reserve}: Is a directory; make it writable again.*resume"):
+        prepare_reserve(results)
+
+
 def test_the_reserve_takes_real_space_and_gives_it_back(tmp_path: Path) -> None:
     results = Results(root=tmp_path)
     prepare_reserve(results)
