@@ -126,7 +126,9 @@ def _help_columns() -> int:
 
 
 def _fail(argv: Sequence[str], code: int, message: str) -> int:
-    line = "; ".join(" ".join(part.split()) for part in message.splitlines())
+    from fairtrial.config.names import show_text  # noqa: PLC0415 - see above
+
+    line = show_text("; ".join(" ".join(part.split()) for part in message.splitlines()))
     click.echo(f"fairtrial: error: {line}", err=True)
     if "--json" in argv:
         import json  # noqa: PLC0415 - see above

@@ -59,9 +59,9 @@ def find_program(
     numbers = re.search(pattern, text)
     if not result.ok or numbers is None:
         asked = " ".join((binary, *ask))
-        return _missing(f"{asked} says {text or result.detail!r}, not a {label} version; {remedy}")
+        return _missing(f"{asked} says {(text or result.detail)[:SAID_CHARACTERS]!r}, not a {label} version; {remedy}")
     if (int(numbers[1]), int(numbers[2])) < oldest:
-        return _missing(f"{binary} is {text}, which is too old; {remedy}")
+        return _missing(f"{binary} is {numbers[0]}, which is too old; {remedy}")
     digest = hashlib.sha256(Path(binary).read_bytes()).hexdigest()
     return Probe(binary=binary, version=numbers[0], details={"binary_sha256": digest}, missing=None)
 

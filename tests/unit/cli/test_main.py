@@ -59,6 +59,16 @@ def test_each_kind_of_error_has_its_exit_code_and_one_line(
         assert "it is wrong; mend it" in line.replace(";;", ";")
 
 
+def test_an_error_shows_no_character_that_a_terminal_would_act_upon(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plugins, "command", command_that(HostError("it is\x1b[31m \udcff\u202e; mend it")))
+    assert run(["plugins", "--json"]) == 3
+    said = capsys.readouterr()
+    assert said.err == "fairtrial: error: it is\\x1b[31m \\udcff\\u202e; mend it\n"
+    assert json.loads(said.out)["message"] in said.err
+
+
 def test_a_bug_of_ours_shows_its_traceback_to_who_asks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

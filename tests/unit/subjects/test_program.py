@@ -29,7 +29,8 @@ def program(path: Path, says: str) -> str:
     [
         (None, "binary '{path}' is no program that can be run"),
         ("hello", "{path} --version says 'hello', not a tool version"),
-        ("tool 2.30", "{path} is tool 2.30, which is too old"),
+        ("x" * 60_000, "{path} --version says '" + "x" * 400 + "', not a tool version"),
+        ("tool 2.30 of\nold", "{path} is tool 2.30, which is too old"),
     ],
 )
 def test_a_binary_that_a_variant_names_is_to_be_named_anew_and_not_installed(
