@@ -23,6 +23,7 @@ from fairtrial.model.loop import Variant
 from fairtrial.plugins import load_plugin, plugin_names
 from fairtrial.protocols import Agent
 from fairtrial.report.text import visible
+from fairtrial.store.reserve import LOW_SPACE_BYTES
 from fairtrial.sweep.resolve import find_subjects
 from fairtrial.sweep.scratch import scratch_base
 from fairtrial.sweep.task_look import look_at_sandboxes, look_at_tasks
@@ -150,8 +151,9 @@ def _scratch(asked: Path | None) -> Check:
     filesystem, free = filesystem_of(base), free_bytes(base)
     found = f"{base} on {filesystem.type}, {free // (1 << 20)} MiB free"
     if free < LITTLE_SPACE_BYTES:
+        status = Status.CANNOT if free < LOW_SPACE_BYTES else Status.NOTE
         return Check(
-            name="scratch", status=Status.NOTE, found=found, remedy="free some space or name another with --scratch"
+            name="scratch", status=status, found=found, remedy="free some space or name another with --scratch"
         )
     return Check(name="scratch", status=Status.OK, found=found)
 

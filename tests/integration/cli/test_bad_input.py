@@ -223,6 +223,9 @@ def test_no_tool_is_blamed_for_a_full_scratch_directory_and_resume_finishes_in_a
     assert_explained(done, 3, str(small_disk), "too little space", "--scratch")
     assert not (out / "results.jsonl").exists() or not (out / "results.jsonl").read_text()
     assert list(small_disk.iterdir()) == []
+    asked = fairtrial("doctor", "--scratch", small_disk, "--json", cwd=tmp_path)
+    (found,) = [check for check in json.loads(asked.stdout)["checks"] if check["name"] == "scratch"]
+    assert (asked.returncode, found["status"]) == (3, "cannot")
     again = fairtrial("resume", out, "--scratch", tmp_path, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert fairtrial("audit", out).returncode == 0
