@@ -55,6 +55,7 @@ SWEEP_KILLED: Final = "the sweep was killed while this attempt ran"
 OPTIONS: Final[TypeAdapter[LoopOptions]] = TypeAdapter(LoopOptions)
 VARIANTS: Final[TypeAdapter[tuple[Variant, ...]]] = TypeAdapter(tuple[Variant, ...])
 TASK: Final[TypeAdapter[LoopTask]] = TypeAdapter(LoopTask)
+WORDS: Final = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +177,15 @@ def plan_of(
             )
             for entry in entries
         )
-        return OPTIONS.validate_python(record["options"]), VARIANTS.validate_python(record["variants"]), plan
+        options, variants = OPTIONS.validate_python(record["options"]), VARIANTS.validate_python(record["variants"])
+        WORDS.validate_python({name: record[name] for name in ("created_utc", "scratch")})
+        WORDS.validate_python(record["inputs"])
     except (ValidationError, KeyError, TypeError) as problem:
         raise IntegrityError(f"{results.sweep_json}: not a plan that this version understands: {problem}") from problem
+    if unknown := {*options.scenarios, *(trial.loop.scenario for trial in plan)} - set(SCENARIOS):
+        named = ", ".join(sorted(unknown))
+        raise IntegrityError(f"{results.sweep_json}: not a plan that this version understands: scenarios {named}")
+    return options, variants, plan
 
 
 def _unset(options: LoopOptions) -> list[str]:
