@@ -86,7 +86,8 @@ class TestOnASweep:
         assert {name for name, value in plain.items() if value is None} <= nullable
         attempt = min(path.parent for path in bench.rglob("wire-work.jsonl"))
         lost = lost_row(spec, "interrupted", "killed", attempt)
-        assert lost.keys() == plain.keys() | {"usage_is_lower_bound"}
+        assert lost.keys() == plain.keys()
+        assert (plain["usage_is_lower_bound"], lost["usage_is_lower_bound"]) == (None, True)
         assert lost["wire"] == {"requests": lost["num_turns"], "complete": False}
         assert lost["transcript_missing"] is False
         kept = sorted(path.name for path in attempt.glob("transcript-*"))

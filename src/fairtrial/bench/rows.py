@@ -145,6 +145,7 @@ def void_row(spec: BenchSpec, kind: str, detail: str) -> Row:
         "error_detail": detail[:DETAIL_CHARACTERS],
         "usage_source": None,
         "cost_source": None,
+        "usage_is_lower_bound": None,
         "reported_usage": None,
         "wire": None,
     }
@@ -219,8 +220,10 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: S
     """
     speaks = agent.agent.dialect is not None
     closed = [session.closed for session in sessions]
-    spends = [each.totals.spend for each in closed if each is not None]
-    known = len(spends) == len(sessions)
+    totals = [each.totals for each in closed if each is not None]
+    # What broke off was spent as well, as far as it was seen: hanging up early makes nothing free.
+    spends = [spend for each in totals for spend in (each.spend, each.broken_spend)]
+    known = len(totals) == len(sessions)
     usage = sum_usage(spend.usage for spend in spends) if known else None
     cost = _sum_of(spend.cost_usd for spend in spends) if known else None
     if not speaks:
@@ -233,6 +236,7 @@ def session_fields(sessions: Sequence[Session], agent: FoundAgent, repository: S
         "tool_calls": _add(count_tool_calls(session.rows) for session in sessions),
         "usage_source": "wire" if speaks else None,
         "cost_source": "wire" if speaks and cost is not None else None,
+        "usage_is_lower_bound": None if usage is None else usage.is_lower_bound,
         "reported_usage": [_reported(session) for session in sessions],
         "wire": _wire(sessions) if speaks else None,
         "session_ids": [
@@ -388,7 +392,10 @@ def _wire(sessions: Sequence[Session]) -> Row:
         "limited_requests": sum(each.limited_requests for each in totals),
         "broken_tokens": _tokens(broken),
         "broken_is_lower_bound": broken.is_lower_bound,
-        "cost_without_cache_usd": _sum_of(each.spend.cost_without_cache_usd for each in totals),
+        "broken_cost_usd": _sum_of(each.broken_spend.cost_usd for each in totals),
+        "cost_without_cache_usd": _sum_of(
+            spend.cost_without_cache_usd for each in totals for spend in (each.spend, each.broken_spend)
+        ),
         "unmeasured_requests": sum(each.unmeasured_requests for each in totals),
         "other_models": sorted({name for each in totals for name in each.other_models}),
         "provider_ms": round(sum(each.provider_ms for each in totals), 3),

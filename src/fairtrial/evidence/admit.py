@@ -57,6 +57,7 @@ class ReasonKind(StrEnum):
     UNENFORCED_LIMIT = "unenforced-limit"
     UNPROVEN_ISOLATION = "unproven-isolation"
     UNMETERED = "unmetered"
+    LOWER_BOUND = "lower-bound"
     SCRIPTED = "scripted"
     UNCONTROLLED = "uncontrolled"
     OTHER_MODEL = "other-model"
@@ -197,6 +198,9 @@ def _look_at(row: Row, fold: _Fold, admission: Admission) -> None:
     match policy.metric:
         case "cost_usd":
             fold.note("", "price_table", row)
+            _look_at_its_usage(row, fold)
+        case "output_tokens":
+            _look_at_its_usage(row, fold)
         case "duration_s":
             fold.note("", "host", row)
         case _:
@@ -245,6 +249,23 @@ def _look_at_its_truth(row: Row, fold: _Fold, admission: Admission) -> None:
             ReasonKind.UNCONTROLLED,
             f"of task {row.get('task')!r:.80}, whose controls are {shown!r:.80}; run `fairtrial check`, then measure",
         )
+
+
+def _look_at_its_usage(row: Row, fold: _Fold) -> None:
+    """What nobody saw of the incumbent makes a saving larger than it is shown; of the candidate, smaller."""
+    if row.get("arm") != fold.policy.candidate_arm:
+        return
+    match row.get("usage_is_lower_bound"):
+        case False:
+            pass
+        case True:
+            fold.count(
+                ReasonKind.LOWER_BOUND,
+                f"of the candidate and tell only a lower bound of its {fold.policy.metric}: replies broke off, so that"
+                " its saving may be what nobody saw",
+            )
+        case _:
+            fold.count(ReasonKind.LOWER_BOUND, "of the candidate and do not say whether replies broke off")
 
 
 def _look_at_its_model(row: Row, fold: _Fold) -> None:

@@ -15,7 +15,7 @@ from fairtrial.evidence.attempts import Attempt, Choice, attempt_of, choose
 from fairtrial.evidence.bench_remarks import RemarkFold, Remarks
 from fairtrial.evidence.endings import EndingKind, is_systemic, is_void, kind_of
 from fairtrial.evidence.reviews import CountedReview, ReviewAggregate, aggregate_reviews, counted_review
-from fairtrial.evidence.rows import Row, measured, required_text, text
+from fairtrial.evidence.rows import Row, flag, measured, required_text, text
 from fairtrial.stats.summary import median, percent_saved, total
 
 __all__ = [
@@ -77,6 +77,8 @@ class ArmAggregate:
         spent: Sums over every attempt, superseded ones included, by field (`SPENT_FIELDS`); None with an unmeasured
             one.
         review: What its reviews are worth, over its valid runs; None for an arm that does not review.
+        lower_bound_runs: Valid runs whose tokens and cost are lower bounds, so that their medians are, too.
+        spent_is_lower_bound: Such an attempt is among those of `spent`.
     """
 
     medians: Mapping[str, float | None]
@@ -90,6 +92,8 @@ class ArmAggregate:
     error_kinds: Mapping[str, int]
     spent: Mapping[str, float | None]
     review: ReviewAggregate | None = None
+    lower_bound_runs: int = 0
+    spent_is_lower_bound: bool = False
 
     @property
     def runs_as_failures(self) -> int:
@@ -169,6 +173,7 @@ class CountedRun:
         transcript_missing: Its transcript was lost.
         values: What was measured, in the order of `MEDIAN_FIELDS`.
         review: What its review is worth; None where none was judged.
+        lower_bound: Its tokens and cost are lower bounds: replies broke off.
     """
 
     number: int
@@ -178,6 +183,7 @@ class CountedRun:
     transcript_missing: bool
     values: tuple[float | None, ...]
     review: CountedReview | None = None
+    lower_bound: bool = False
 
 
 @dataclass(slots=True)
@@ -189,10 +195,12 @@ class _Cell:
     voided_attempts: int = 0
     task_class: str | None = None
     spent: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SPENT_FIELDS])
+    spent_is_lower_bound: bool = False
 
     def add(self, run: CountedRun, attempt: Attempt | None) -> None:
         for values, name in zip(self.spent, SPENT_FIELDS, strict=True):
             values.append(run.values[MEDIAN_FIELDS.index(name)])
+        self.spent_is_lower_bound |= run.lower_bound
         held = None if attempt is None else self.by_key.get(attempt.key)
         if attempt is None:
             self.bare.append(run)
@@ -219,6 +227,8 @@ class _Cell:
             error_kinds=dict(sorted(Counter(run.kind for run in runs if run.kind is not None).items())),
             spent={name: total(values) for name, values in zip(SPENT_FIELDS, self.spent, strict=True)},
             review=aggregate_reviews(run.review for run in valid),
+            lower_bound_runs=sum(run.lower_bound for run in valid),
+            spent_is_lower_bound=self.spent_is_lower_bound,
         )
 
 
@@ -256,6 +266,7 @@ class BenchFold:
             transcript_missing=row.get("transcript_missing") is True,
             values=tuple(measured(row.get(name)) for name in MEDIAN_FIELDS),
             review=counted_review(row),
+            lower_bound=flag(row.get("usage_is_lower_bound")) is True,
         )
         cell.add(run, attempt)
 

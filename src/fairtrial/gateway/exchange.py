@@ -17,11 +17,12 @@ from fairtrial.gateway.sink import CutError, Sink
 from fairtrial.gateway.source import Answer, Decoder, Outgoing
 from fairtrial.gateway.spool import IN_MEMORY_BYTES, MAX_BODY_BYTES, Spool, TooLargeError
 from fairtrial.gateway.state import TrialState
+from fairtrial.model.usage import NOTHING_USED
 from fairtrial.wire.faults import FaultKind, PlannedFault, take_due
 from fairtrial.wire.http1 import BadMessageError, EndedEarlyError
 from fairtrial.wire.loop import loop_s, sleep_s
 from fairtrial.wire.serve import ClientGoneError, Incoming
-from fairtrial.wire.upstream import UpstreamBrokenError
+from fairtrial.wire.upstream import UpstreamBrokenError, UpstreamUnreachableError
 
 __all__ = ["Exchange"]
 
@@ -323,6 +324,8 @@ class Exchange:
         except CutError:
             self._break_by_plan("the reply was cut")
         except UpstreamBrokenError as error:
+            if isinstance(error, UpstreamUnreachableError):
+                row.usage = NOTHING_USED  # known, and not a lower bound: nothing was sent
             if row.status is None and outgoing.cut_bytes is None:
                 trial.record(outgoing.call, None, ReplyReading(usage=None))
             return await self._report_broken(outgoing, str(error))

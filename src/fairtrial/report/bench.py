@@ -1,12 +1,13 @@
 """The report of an agent sweep. Nothing is computed here: the aggregates hold every figure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
 from rich.console import Console
 
 from fairtrial.evidence.bench import (
+    BASELINE,
     SAVINGS_FIELDS,
     SPENT_FIELDS,
     TOKEN_FIELDS,
@@ -18,7 +19,7 @@ from fairtrial.evidence.bench import (
 from fairtrial.evidence.bench_remarks import Remarks
 from fairtrial.report.document import NOT_AUDITED, Document, Table, print_document, render_markdown
 from fairtrial.report.reviews import review_tables
-from fairtrial.report.text import figure, signed_figure
+from fairtrial.report.text import UNMEASURED, figure, signed_figure
 
 __all__ = ["bench_report_json", "render_bench_markdown", "render_bench_terminal"]
 
@@ -56,6 +57,8 @@ TASK_LABELS: Final = {
     "controls": "controls",
     "setup_network": "set-up with network",
 }
+MARKED_FIELDS: Final = frozenset({*TOKEN_FIELDS, "cost_usd"})
+"""Fields that are lower bounds where replies broke off."""
 DECIMALS: Final = {"cost_usd": 4, "duration_s": 1}
 REMARKS_NOTE: Final = (
     "Counts of valid runs; none of these changes a verdict. Two arms may write the same bytes where a fix is short;"
@@ -64,6 +67,10 @@ REMARKS_NOTE: Final = (
 MEDIANS_NOTE: Final = (
     "Figures are medians over valid runs; failures count, voids do not. What was not measured in every valid run is"
     " unmeasured, never zero. The column 'voids as failures' counts each void attempt as a failed run."
+)
+BOUND_NOTE: Final = (
+    "≥: at least so much, ≤: at most: replies broke off, by the session's doing or the provider's, and what they had"
+    " used by then was counted as far as it was seen. ~: both, so that a saving may be none."
 )
 USAGE_NOTE: Final = (
     "Where usage comes from an agent's own words and not from the wire, tokens may cover only its main loop while cost"
@@ -134,12 +141,16 @@ def _arm_json(aggregate: ArmAggregate) -> dict[str, object]:
         "error_kinds": dict(aggregate.error_kinds),
         "spent": dict(aggregate.spent),
         "review": None if aggregate.review is None else asdict(aggregate.review),
+        "lower_bound_runs": aggregate.lower_bound_runs,
+        "spent_is_lower_bound": aggregate.spent_is_lower_bound,
     }
 
 
 def _document(summary: BenchSummary) -> Document:
     broken = broken_incumbents(summary.aggregates)
     notes = [NOT_AUDITED, MEDIANS_NOTE, USAGE_NOTE]
+    if any(cell.spent_is_lower_bound for arms in summary.aggregates.values() for cell in arms.values()):
+        notes.append(BOUND_NOTE)
     if broken:
         notes.append(f"BROKEN INCUMBENT: resolved nothing in any task: {', '.join(broken)}.")
     if summary.max_streak:
@@ -209,7 +220,7 @@ def _tables(summary: BenchSummary) -> Iterator[Table]:
     )
     yield from review_tables(summary.aggregates)
     saved = [
-        (task, arm, *(signed_figure(fields[name]) for name in SAVINGS_FIELDS))
+        (task, arm, *(_saving(summary.aggregates[task], arm, name, fields[name]) for name in SAVINGS_FIELDS))
         for task, arms in savings(summary.aggregates).items()
         for arm, fields in arms.items()
     ]
@@ -236,7 +247,7 @@ def _tables(summary: BenchSummary) -> Iterator[Table]:
                 task,
                 arm,
                 str(aggregate.voided_attempts),
-                *(figure(aggregate.spent[name], DECIMALS.get(name, 0)) for name in SPENT_FIELDS),
+                *_spent(aggregate),
             )
             for task, arm, aggregate in cells
         ],
@@ -287,7 +298,31 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _medians(aggregate: ArmAggregate, names: Sequence[str]) -> list[str]:
-    return [figure(aggregate.medians[name], DECIMALS.get(name, 0)) for name in names]
+    mark = "≥" if aggregate.lower_bound_runs else ""
+    return [_marked(figure(aggregate.medians[name], DECIMALS.get(name, 0)), name, mark) for name in names]
+
+
+def _spent(aggregate: ArmAggregate) -> list[str]:
+    mark = "≥" if aggregate.spent_is_lower_bound else ""
+    return [_marked(figure(aggregate.spent[name], DECIMALS.get(name, 0)), name, mark) for name in SPENT_FIELDS]
+
+
+def _saving(arms: Mapping[str, ArmAggregate], arm: str, name: str, percent: float | None) -> str:
+    """A saving is at most this where the arm used more than was seen, at least where the baseline did."""
+    match bool(arms[BASELINE].lower_bound_runs), bool(arms[arm].lower_bound_runs):
+        case False, False:
+            mark = ""
+        case True, False:
+            mark = "≥"
+        case False, True:
+            mark = "≤"
+        case _:
+            mark = "~"
+    return _marked(signed_figure(percent), name, mark)
+
+
+def _marked(shown: str, name: str, mark: str) -> str:
+    return shown if name not in MARKED_FIELDS or shown == UNMEASURED else f"{mark}{shown}"
 
 
 def _result_cells(task: str, arm: str, aggregate: ArmAggregate, n_planned: int | None) -> Sequence[str]:

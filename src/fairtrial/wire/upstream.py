@@ -28,7 +28,7 @@ from fairtrial.wire.http1 import (
 from fairtrial.wire.peer import Address, Peer, connect_peer
 from fairtrial.wire.reader import ByteCount
 
-__all__ = ["Origin", "Reply", "Upstream", "UpstreamBrokenError", "parse_origin"]
+__all__ = ["Origin", "Reply", "Upstream", "UpstreamBrokenError", "UpstreamUnreachableError", "parse_origin"]
 
 _CONNECT_S: Final = 20.0
 _FORM: Final = "https://host[:port][/path], http://… or unix:/path; a key goes into a variable, never into the address"
@@ -38,6 +38,10 @@ _IDLE_S: Final = 15.0
 
 class UpstreamBrokenError(Exception):
     """The server could not be reached, left in the middle, or did not speak HTTP."""
+
+
+class UpstreamUnreachableError(UpstreamBrokenError):
+    """The server could not be reached: nothing of the request was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +209,7 @@ class Upstream:
         """Return a connection, and whether it has served before.
 
         Raises:
-            UpstreamBrokenError: There is none.
+            UpstreamUnreachableError: There is none.
         """
         while self._kept:
             # The youngest: an old one is the likelier to be closed just now.
@@ -218,9 +222,9 @@ class Upstream:
             async with asyncio.timeout(_CONNECT_S):
                 peer = await connect_peer(self.origin.address, received=ByteCount(), sent=ByteCount(), tls=self._tls)
         except TimeoutError as error:
-            raise UpstreamBrokenError(f"no connection within {_CONNECT_S:g} s") from error
+            raise UpstreamUnreachableError(f"no connection within {_CONNECT_S:g} s") from error
         except OSError as error:
-            raise UpstreamBrokenError(f"cannot be reached: {error}") from error
+            raise UpstreamUnreachableError(f"cannot be reached: {error}") from error
         self.n_connects += 1
         return peer, False
 

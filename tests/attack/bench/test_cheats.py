@@ -286,3 +286,43 @@ def test_output_that_is_no_text_is_kept_and_hurts_nothing(trial: RunTrial) -> No
     row = cheat(trial, MEND + "printf '\\377\\376\\0{\"a\\n'")
     assert row["error_kind"] is None
     assert '"unparsed"' in said(row)
+
+
+HANG_UP: Final = r"""
+AGENT=$PPID python3 - <<'END'
+import http.client, json, os
+with open(f"/proc/{os.environ['AGENT']}/environ", "rb") as environ:
+    own = dict(each.split("=", 1) for each in environ.read().decode().split("\0") if each)
+body = {"model": own["MODEL"], "max_tokens": 999, "messages": [{"role": "user", "content": "ASIDE"}]}
+headers = {"x-api-key": own["MODEL_TOKEN"], "content-type": "application/json"}
+client = http.client.HTTPConnection(own["MODEL_ENDPOINT"].removeprefix("http://"))
+client.request("POST", "/v1/messages", json.dumps(body | {"stream": True}), headers)
+print("read", len(client.getresponse().read(1500)), "bytes and hung up")
+client.close()
+END
+"""
+
+
+def test_hanging_up_before_a_reply_tells_what_it_cost_makes_nothing_free(trial: RunTrial) -> None:
+    """Its input was told when it began; what it wrote after the last that was seen is unknown, and the row says so."""
+    usage = {"uncached_input": 100, "output": 10}
+    long = {
+        "text": "The answer. " * 400,
+        "usage": {"uncached_input": 5000, "cache_read": 700, "output": 1600},
+        "fault": {"kind": "stall", "parameter": 2500, "times": 0},
+    }
+    done = {"text": "Done.", "usage": usage}
+    turns = [{"calls": [{"tool": "Bash", "input": {"command": MEND + HANG_UP}}], "usage": usage}, done]
+    aside = {"name": "aside", "match": {"prompt_contains": "ASIDE"}, "turns": [long]}
+    row = trial(agents=[aside, {"name": "main", "turns": turns}])
+    assert "read 1500 bytes and hung up" in said(row)
+    assert row["resolved"], row["error_detail"]
+    assert row["wire"]["by_ending"] == {"answered": 2, "client-gone": 1}
+    assert (row["input_tokens"], row["cache_read_input_tokens"], row["output_tokens"]) == (5200, 700, 21)
+    assert row["usage_is_lower_bound"] is True
+    honest = trial([{**turns[0], "calls": [{"tool": "Bash", "input": {"command": MEND}}]}, done])
+    assert (honest["input_tokens"], honest["usage_is_lower_bound"]) == (200, False)
+    told = row["wire"]["broken_cost_usd"]
+    assert row["cost_usd"] == pytest.approx(honest["cost_usd"] + told)
+    assert min(told, honest["cost_usd"]) > 0
+    assert honest["wire"]["broken_cost_usd"] == 0.0

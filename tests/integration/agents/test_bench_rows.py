@@ -250,7 +250,10 @@ def test_the_wire_has_the_scripts_sum_in_every_bucket(
     assert (row["resolved"], row["error_kind"]) == (True, None), row["error_detail"]
     assert row["diff_files"] == (2 if arm in {"claude", "codex", "opencode", "gemini"} else 1), "the subagent wrote too"
     assert row["usage_source"] == "wire"
-    assert counted(row) == plus(said[arm])
+    broken = row["wire"]["broken_tokens"]
+    assert {name: n - broken[name] for name, n in counted(row).items()} == plus(said[arm])
+    assert row["usage_is_lower_bound"] is (arm == "trouble"), "what honest clients leave early was told whole"
+    assert any(broken.values()) is (arm == "trouble")
     assert row["wire"]["unmeasured_requests"] == 0
     assert row["wire"]["egress_refused"] == []
     assert row["wire"]["other_models"] == []

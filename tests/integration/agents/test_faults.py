@@ -115,8 +115,11 @@ def test_what_was_used_before_is_counted_and_tries_are_told_apart(
     rows: dict[str, Row], usage: Usage, fault: str
 ) -> None:
     row = rows[fault]
-    assert row["input_tokens"] == usage(1)["uncached_input"]
-    assert row["output_tokens"] == usage(1)["output"]
+    broken = row["wire"]["broken_tokens"]
+    assert row["input_tokens"] - broken["input_tokens"] == usage(1)["uncached_input"]
+    assert row["output_tokens"] - broken["output_tokens"] == usage(1)["output"]
+    told = FAULTS[fault][0]["kind"] != "status"
+    assert (broken["input_tokens"] > 0) is told, "what the provider sent was read, whatever came of it"
     assert row["wire"]["failed_requests"] == row["wire"]["requests"] - 1 > 0
 
 
@@ -124,7 +127,8 @@ def test_what_a_stalled_reply_said_of_its_cost_is_a_lower_bound(
     rows: dict[str, Row], usage: Usage, shared_sweep: Sweep
 ) -> None:
     row = rows["stalled"]
-    assert (row["input_tokens"], row["output_tokens"]) == (usage(1)["uncached_input"], usage(1)["output"])
+    assert row["input_tokens"] == usage(1)["uncached_input"] + usage(2)["uncached_input"]
+    assert (row["output_tokens"], row["usage_is_lower_bound"]) == (usage(1)["output"] + 1, True)
     broken = row["wire"]["broken_tokens"]
     assert (broken["input_tokens"], broken["output_tokens"]) == (usage(2)["uncached_input"], 1)
     assert row["wire"]["broken_is_lower_bound"] is True
@@ -152,8 +156,9 @@ def test_an_error_behind_a_finished_block_ends_what_it_lasts_through(
     assert (by_ending["error-event"], by_ending["answered"], by_ending["error-status"] > 1) == (2, 1, True)
     told = usage(1)["uncached_input"], usage(1)["output"]
     after = usage(3)["uncached_input"], usage(3)["output"]
-    assert (once["input_tokens"], once["output_tokens"]) == tuple(map(sum, zip(told, after, strict=True)))
-    assert (stays["input_tokens"], stays["output_tokens"]) == told
+    begun = usage(2)["uncached_input"], 1
+    assert (once["input_tokens"], once["output_tokens"]) == tuple(map(sum, zip(told, after, begun, strict=True)))
+    assert (stays["input_tokens"], stays["output_tokens"]) == tuple(map(sum, zip(told, begun, begun, strict=True)))
     for row, tries in ((once, 1), (stays, 2)):
         broken = [each for each in wire_of(shared_sweep, row) if each["ending"] == "error-event"]
         assert [(each["error_kind"], each["usage"]["is_lower_bound"], each["usage_problem"]) for each in broken] == [

@@ -104,6 +104,7 @@ class Provider:
     n_probes: int = 0
     probes: deque[Behaviour] = field(default_factory=deque)
     broken: int = 0
+    stop: Callable[[], None] = lambda: None  # from then on it cannot be reached
 
     @property
     def url(self) -> str:
@@ -242,6 +243,12 @@ def run_provider() -> Iterator[Provider]:
         server.provider = provider
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+
+        provider.stop = stop
         yield provider
         server.shutdown()
         thread.join()

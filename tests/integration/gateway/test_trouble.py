@@ -110,6 +110,18 @@ def test_a_provider_that_hangs_up_is_a_broken_connection(own_scene: Scene, own_p
     assert trial.rows[0].ending is Ending.BROKEN
 
 
+def test_a_provider_that_cannot_be_reached_was_sent_nothing_and_that_is_known(
+    own_scene: Scene, own_provider: Provider
+) -> None:
+    trial = own_scene.open()
+    own_provider.stop()
+    assert trial.ask().status == 502
+    closed = trial.open.close()
+    (row,) = trial.rows
+    assert (row.ending, row.usage, row.usage_problem) == (Ending.BROKEN, NOTHING_USED, None)
+    assert (closed.totals.broken_spend.usage, closed.totals.broken_spend.cost_usd) == (NOTHING_USED, 0.0)
+
+
 def test_another_4xx_is_the_arms_own(own_scene: Scene, own_provider: Provider, make_answer: MakeAnswer) -> None:
     trial = own_scene.open()
     own_provider.then(make_answer(400, ERROR))

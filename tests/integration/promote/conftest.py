@@ -38,6 +38,7 @@ def make_row() -> Callable[..., Row]:
             "isolation": "shared",
             "controls": "held",
             "usage_source": "wire",
+            "usage_is_lower_bound": False,
             "model": "m-1",
             "benchmark_model": "m-1",
             "proposer_model": None,

@@ -216,6 +216,7 @@ UNUSABLE: Final = {
     ReasonKind.UNENFORCED_LIMIT: of_candidate(limits_enforced={}),
     ReasonKind.UNPROVEN_ISOLATION: of_both(isolation="none"),
     ReasonKind.UNMETERED: of_candidate(usage_source="cli"),
+    ReasonKind.LOWER_BOUND: of_candidate(usage_is_lower_bound=True),
     ReasonKind.UNCONTROLLED: of_both(controls="stale"),
     ReasonKind.OTHER_MODEL: of_candidate(model="m-2"),
     ReasonKind.MIXED_AGENT: of_candidate(agent_version="0"),

@@ -23,6 +23,7 @@ def row(arm: str = "old", task: str = "t", **fields: object) -> dict[str, object
         "isolation": "shared",
         "controls": "held",
         "usage_source": "wire",
+        "usage_is_lower_bound": False,
         "model": "m-1",
         "benchmark_model": "m-1",
         "agent": "bash-agent",
@@ -77,6 +78,23 @@ def test_models_of_the_candidates_own_may_be_what_won_and_those_of_both_arms_may
     (many,) = asking([], [f"m{number}" for number in range(9)])
     assert "m0, m1, m2, m3 and more" in many.detail
     assert admit([row("old", wire=None), row("new", wire={"other_models": None})], POLICY, FIT) == ()
+
+
+@pytest.mark.parametrize("metric", ["cost_usd", "output_tokens"])
+def test_a_saving_is_none_where_nobody_saw_all_that_the_candidate_used(metric: str) -> None:
+    policy = replace(POLICY, metric=metric)
+    (found,) = admit([*ROWS, row("new", usage_is_lower_bound=True)], policy, FIT)
+    assert found.kind is ReasonKind.LOWER_BOUND
+    assert found.detail.startswith(f"1 of 5 rows are of the candidate and tell only a lower bound of its {metric}")
+    assert kinds([*ROWS, without("usage_is_lower_bound")], policy=policy) == [ReasonKind.LOWER_BOUND]
+    assert kinds([*ROWS, row("new", usage_is_lower_bound=None)], policy=policy) == [ReasonKind.LOWER_BOUND]
+    assert kinds([*ROWS, row("old", usage_is_lower_bound=True)], policy=policy) == [], "it used more than is shown"
+    assert kinds([*ROWS, row("new", usage_is_lower_bound=True, error_kind="infra-error")], policy=policy) == []
+
+
+@pytest.mark.parametrize("metric", ["duration_s", "num_turns"])
+def test_what_a_lower_bound_leaves_out_does_not_matter_to_other_metrics(metric: str) -> None:
+    assert kinds([*ROWS, row("new", usage_is_lower_bound=True)], policy=replace(POLICY, metric=metric)) == []
 
 
 def test_unsealed_rows_may_not_be_used() -> None:

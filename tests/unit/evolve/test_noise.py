@@ -83,6 +83,7 @@ def row(task: str, arm: str, run: int, cost_usd: float, *, resolved: bool) -> Ro
         "isolation": "shared",
         "controls": "held",
         "usage_source": "wire",
+        "usage_is_lower_bound": False,
         "model": "m-1",
         "benchmark_model": "m-1",
         "agent": "bash-agent",

@@ -51,6 +51,35 @@ def test_the_json_report_has_the_fields_of_its_schema() -> None:
     assert workflow["spent"]["output_tokens"] == 30
 
 
+def test_figures_of_runs_whose_replies_broke_off_are_marked_as_bounds() -> None:
+    cut = {"usage_is_lower_bound": True}
+    whole = summarize(row("baseline", cost_usd=2.0), row("one", cost_usd=1.0, usage_is_lower_bound=False))
+    assert not set("≥≤~") & set(render_bench_markdown(whole))
+    told = summarize(row("baseline", cost_usd=2.0), row("one", cost_usd=1.0, **cut), row("one", cost_usd=1.0))
+    markdown = render_bench_markdown(told)
+    assert "| t | c | one |  | 2 / 2 | 0 | 2 / 2 | ≥1.0000 | 10.0 |" in markdown
+    assert "| t | one | ≥10 | ≥10 | ≥10 | ≥10 | 0 |" in markdown
+    assert "| t | one | ≤0.0 | ≤0.0 | ≤0.0 | ≤0.0 | ≤+50.0 | 0.0 |" in markdown
+    assert "| t | one | 0 | ≥20 | ≥20 | ≥20 | ≥20 | ≥2.0000 | 20 |" in markdown
+    assert "≥: at least so much" in markdown
+    assert "| ≥+50.0 | 0.0 |" in render_bench_markdown(
+        summarize(row("baseline", cost_usd=2.0, **cut), row("one", cost_usd=1.0))
+    )
+    both = render_bench_markdown(summarize(row("baseline", cost_usd=2.0, **cut), row("one", cost_usd=1.0, **cut)))
+    assert r"| \~+50.0 | 0.0 |" in both
+    aggregate = bench_report_json(told, sealed=False)["aggregate"]
+    assert isinstance(aggregate, dict)
+    one = aggregate["t"]["one"]
+    assert (one["lower_bound_runs"], one["spent_is_lower_bound"]) == (1, True)
+
+
+def test_a_void_attempts_lower_bound_marks_what_was_spent_and_no_median() -> None:
+    void = row("workflow", key="a", attempt=1, kind="interrupted", cost_usd=0.5, usage_is_lower_bound=True)
+    markdown = render_bench_markdown(summarize(void, row("workflow", key="a", attempt=2, cost_usd=1.0)))
+    assert "| t | c | workflow |  | 1 / 1 | 0 | 1 / 2 | 1.0000 | 10 |" in markdown
+    assert "| t | workflow | 1 | ≥20 | ≥20 | ≥20 | ≥20 | ≥1.5000 | 20 |" in markdown
+
+
 def test_markdown_shows_results_savings_endings_and_spending() -> None:
     markdown = render_bench_markdown(summarize(*ROWS))
     assert "| t | c | workflow |  | 1 / 1 | 1 | 1 / 3 |" in markdown
