@@ -103,6 +103,8 @@ class Spent:
         tokens: Tokens of all four buckets, as far as they are known.
         cost_usd: List price of the requests that could be priced.
         n_unpriced: Requests whose model has no price. (Broken ones whose usage is unknown do not count here.)
+        n_untold: Replies that were whole and did not tell what they used, or that the client left before they had told
+            it. What the provider broke off is not the session's doing, and does not count here.
         requests: Requests that went out.
         seconds: Wall clock since the trial was opened, in seconds.
     """
@@ -110,6 +112,7 @@ class Spent:
     tokens: int
     cost_usd: float
     n_unpriced: int
+    n_untold: int
     requests: int
     seconds: float
 
@@ -130,15 +133,22 @@ class BudgetStop:
 def decide_budget(limits: Limits, spent: Spent) -> BudgetStop | None:
     """Decide whether one more request may go out; None when it may.
 
-    A limit on cost stops a trial whose model has no price: what cannot be counted cannot be kept to.
+    A limit on tokens or cost stops a trial whose replies do not tell what they used, and one on cost a trial whose
+    model has no price: what cannot be counted cannot be kept to.
     """
     if limits.requests is not None and spent.requests >= limits.requests:
         return BudgetStop(kind=BudgetKind.REQUESTS, message=f"{spent.requests} of {limits.requests} requests")
-    if limits.tokens is not None and spent.tokens >= limits.tokens:
-        return BudgetStop(kind=BudgetKind.TOKENS, message=f"{spent.tokens} of {limits.tokens} tokens")
+    untold = f"{spent.n_untold} replies did not tell what they used, or were left before they did, so a limit of"
+    if limits.tokens is not None:
+        if spent.tokens >= limits.tokens:
+            return BudgetStop(kind=BudgetKind.TOKENS, message=f"{spent.tokens} of {limits.tokens} tokens")
+        if spent.n_untold:
+            return BudgetStop(kind=BudgetKind.TOKENS, message=f"{untold} {limits.tokens} tokens cannot be kept")
     if limits.seconds is not None and spent.seconds >= limits.seconds:
         return BudgetStop(kind=BudgetKind.SECONDS, message=f"{spent.seconds:.1f} of {limits.seconds:.1f} s")
     if limits.cost_usd is not None:
+        if spent.n_untold:
+            return BudgetStop(kind=BudgetKind.COST, message=f"{untold} {limits.cost_usd} USD cannot be kept")
         if spent.n_unpriced:
             message = f"{spent.n_unpriced} requests have no price, so a limit of {limits.cost_usd} USD cannot be kept"
             return BudgetStop(kind=BudgetKind.COST, message=message)

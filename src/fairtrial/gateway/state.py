@@ -45,6 +45,14 @@ def _price_table_of(day: date) -> str:
     return str(price_table(datetime.combine(day, time.max, UTC)))
 
 
+def _is_untold(row: WireRow) -> bool:
+    """What a reply used is not known, and that is not the provider's fault: it did not say, or was left too early."""
+    if row.ending is Ending.CLIENT_GONE:
+        is_error = row.status is not None and row.status >= 400
+        return not is_error and (row.usage is None or row.usage.is_lower_bound)
+    return row.ending is Ending.ANSWERED and row.usage is None
+
+
 def _named(refused: list[str]) -> tuple[str, ...]:
     more = len(refused) - _MAX_NAMED
     return (*refused[:_MAX_NAMED], f"and {more} more, see the wire log") if more > 0 else tuple(refused)
@@ -101,6 +109,7 @@ class TrialState:
         self._tokens = 0
         self._cost_usd = 0.0
         self._n_unpriced = 0
+        self._n_untold = 0
         self._exhausted: BudgetKind | None = None
         self._recorded: list[RecordedExchange] = []
         self._n_waiting = 0
@@ -131,6 +140,7 @@ class TrialState:
             tokens=self._tokens,
             cost_usd=self._cost_usd,
             n_unpriced=self._n_unpriced,
+            n_untold=self._n_untold,
             requests=self._n_passed_on,
             seconds=loop_s() - self._opened_s - self.waited_s,
         )
@@ -259,6 +269,7 @@ class TrialState:
         self._cost_usd += row.cost_usd or 0.0
         if row.ending is Ending.ANSWERED and row.ask == "generate" and row.cost_usd is None:
             self._n_unpriced += 1
+        self._n_untold += row.went_out and row.ask == "generate" and _is_untold(row)
 
     def close(self) -> TrialClosed:
         """Close the wire log and say what is in it.

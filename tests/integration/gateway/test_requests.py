@@ -8,7 +8,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -256,6 +256,61 @@ def test_an_unpriced_model_breaks_a_budget_of_money_and_costs_null(
     closed = trial.open.close()
     assert trial.rows[0].cost_usd is None
     assert (closed.totals.spend.cost_usd, closed.budget_exhausted) == (None, BudgetKind.COST)
+
+
+BUDGETS: Final = ((Limits(tokens=9999), BudgetKind.TOKENS), (Limits(cost_usd=5.0), BudgetKind.COST))
+
+
+@pytest.mark.parametrize(("limits", "kind"), BUDGETS)
+def test_a_reply_that_does_not_tell_what_it_used_ends_a_budget_that_cannot_be_kept(
+    scene: Scene, provider: Provider, make_answer: MakeAnswer, plain_message: bytes, limits: Limits, kind: BudgetKind
+) -> None:
+    trial = scene.open(limits=limits)
+    untold = json.dumps({name: value for name, value in json.loads(plain_message).items() if name != "usage"})
+    provider.then(make_answer(200, untold.encode()))
+    assert [trial.ask().status for _ in range(2)] == [200, 400]
+    assert trial.open.close().budget_exhausted is kind
+    answered, refused = trial.rows
+    assert (answered.ending, answered.usage, refused.refused) == (Ending.ANSWERED, None, (kind.value,))
+    assert "1 replies did not tell what they used, or were left before they did" in refused.detail
+    free = scene.open(limits=Limits(requests=5))
+    provider.then(make_answer(200, untold.encode()))
+    assert [free.ask().status for _ in range(2)] == [200, 200], "what needs no figures goes on"
+
+
+@pytest.mark.parametrize(("limits", "kind"), BUDGETS)
+def test_leaving_a_reply_before_it_tells_what_it_used_stretches_no_budget(
+    scene: Scene, provider: Provider, make_stream: MakeStream, limits: Limits, kind: BudgetKind
+) -> None:
+    trial = scene.open(limits=limits)
+    left = threading.Event()
+    provider.then(make_stream(3, then=lambda _: left.wait(30)))
+    client = trial.connect()
+    body = json.dumps({"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []})
+    client.request("POST", "/v1/messages", body, _headers(trial))
+    assert client.getresponse().read1(100)
+    client.close()
+    (row,) = trial.wait_rows(1)
+    left.set()
+    assert row.ending is Ending.CLIENT_GONE
+    assert trial.ask().status == 400
+    assert trial.open.close().budget_exhausted is kind
+
+
+def test_a_reply_that_the_provider_broke_off_uses_up_what_was_seen_of_it_alone(
+    own_scene: Scene, own_provider: Provider, make_stream: MakeStream
+) -> None:
+    trial = own_scene.open(limits=Limits(tokens=9999, cost_usd=5.0))
+    own_provider.then(make_stream(3, then=lambda handler: handler.break_off()))
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []}
+    client = trial.connect()
+    with suppress(http.client.IncompleteRead):
+        trial.ask(body, client=client)
+    client.close()
+    assert trial.ask().status == 200
+    closed = trial.open.close()
+    assert trial.rows[0].ending is Ending.BROKEN
+    assert closed.budget_exhausted is None
 
 
 def test_subagents_are_counted_apart_as_the_client_claims(scene: Scene) -> None:

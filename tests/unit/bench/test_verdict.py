@@ -267,6 +267,13 @@ def test_a_cost_that_is_unknown_leaves_nothing_of_a_limit_on_cost() -> None:
     assert budget_left(Budget(cost_usd=1.0), [_spent(30, None, 2)]).cost_usd == 0.0
 
 
+def test_tokens_that_are_unknown_leave_nothing_of_a_limit_on_tokens() -> None:
+    session = _spent(30, 0.25, 2)
+    assert session.closed is not None
+    untold = replace(session.closed, totals=replace(session.closed.totals, unmeasured_requests=1))
+    assert budget_left(Budget(tokens=100), [replace(session, closed=untold)]).tokens == 0
+
+
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="tokens is more than 0"):
         Budget(tokens=0)

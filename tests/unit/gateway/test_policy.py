@@ -16,7 +16,9 @@ from fairtrial.gateway.policy import (
 
 
 def spent(**parts: float) -> Spent:
-    return Spent(**({"tokens": 0, "cost_usd": 0.0, "n_unpriced": 0, "requests": 0, "seconds": 0.0} | parts))  # type: ignore[arg-type]
+    return Spent(
+        **({"tokens": 0, "cost_usd": 0.0, "n_unpriced": 0, "n_untold": 0, "requests": 0, "seconds": 0.0} | parts)
+    )  # type: ignore[arg-type]
 
 
 def test_a_model_that_the_arm_does_not_name_is_refused_or_recorded() -> None:
@@ -56,6 +58,8 @@ def test_the_model_that_answered_is_held_against_the_one_requested(
         (Limits(seconds=9.5), spent(seconds=9.4), spent(seconds=9.5), BudgetKind.SECONDS),
         (Limits(cost_usd=0.5), spent(cost_usd=0.49), spent(cost_usd=0.5), BudgetKind.COST),
         (Limits(cost_usd=0.5), spent(cost_usd=0.1), spent(n_unpriced=1), BudgetKind.COST),
+        (Limits(cost_usd=0.5), spent(cost_usd=0.1), spent(n_untold=1), BudgetKind.COST),
+        (Limits(tokens=9), spent(n_unpriced=1), spent(n_untold=1), BudgetKind.TOKENS),
     ],
 )
 def test_a_budget_stops_the_request_that_would_go_beyond_it(
