@@ -32,7 +32,7 @@ from fairtrial.workspace.change import MOST_BYTES, Change, Entry, Kind, apply_ch
 from fairtrial.workspace.layers import Layer, open_layer
 from fairtrial.workspace.tree import Tree
 
-__all__ = ["RECORD", "Judgement", "check_base", "judge", "judged_tree", "part_of"]
+__all__ = ["RECORD", "Judgement", "authored_check", "check_base", "judge", "judged_tree", "part_of"]
 
 RECORD: Final = "judgement-{}.json"
 
@@ -70,14 +70,7 @@ def judge(
     oracle = _oracle_spec(node, task)
     with judged_tree(node, task, prepared, change) as tree:
         flags = flag_change(tree.change)
-        authored = run_check(
-            task.verify,
-            tree,
-            around,
-            slot=node.slot,
-            enforcement=node.enforcement,
-            redact=Redactor().redact_text,
-        )
+        authored = authored_check(node, task, tree, around)
     records: dict[str, bytes] = {}
 
     def ask(part: Part) -> OracleVerdict:
@@ -104,14 +97,17 @@ def check_base(node: Node, task: Task, prepared: Prepared, *, timeout_s: float) 
         env=judge_environment(task), binds=node.binds(task), limits=limits_of(task.limits, wall_s=timeout_s)
     )
     with judged_tree(node, task, prepared, Change(entries=())) as tree:
-        return run_check(
-            task.verify,
-            tree,
-            around,
-            slot=node.slot,
-            enforcement=node.enforcement,
-            redact=Redactor().redact_text,
-        )
+        return authored_check(node, task, tree, around)
+
+
+def authored_check(node: Node, task: Task, tree: JudgedTree, around: Surroundings) -> CheckVerdict:
+    """Run a task's authored check on a tree; what is kept of its output holds no secret.
+
+    Raises:
+        HostError: The host failed.
+    """
+    redact = Redactor().redact_text
+    return run_check(task.verify, tree, around, slot=node.slot, enforcement=node.enforcement, redact=redact)
 
 
 def part_of(change: Change, part: Part) -> Change:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from fairtrial.bench.blobs import BlobStore
-from fairtrial.bench.judge import judged_tree, part_of
+from fairtrial.bench.judge import authored_check, judged_tree, part_of
 from fairtrial.bench.node import BLOBS, Node
 from fairtrial.bench.review import REVIEW_FILE, judge_review, require_labels, review_changes
 from fairtrial.bench.trial import CHANGE
@@ -17,12 +17,11 @@ from fairtrial.host.files import remove_tree
 from fairtrial.host.limits import probe_limits
 from fairtrial.host.slot import open_slot
 from fairtrial.judging.rejudge import Judgement, Part, oracle_of, parse_judgement, verdict_changes
-from fairtrial.judging.run import judge_oracle, run_check
+from fairtrial.judging.run import judge_oracle
 from fairtrial.judging.values import Surroundings
 from fairtrial.model.bench import Task
 from fairtrial.model.sandbox import Limit
 from fairtrial.store.layout import Results
-from fairtrial.store.redact import Redactor
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_inputs import (
@@ -127,13 +126,6 @@ def _ask_again(node: Node, task: Task, directory: Path, judgement: Judgement, ro
     if judgement.part is not Part.WHOLE or before is None:
         return changes
     with judged_tree(node, task, prepared, change) as tree:
-        check = run_check(
-            task.verify,
-            tree,
-            around,
-            slot=node.slot,
-            enforcement=node.enforcement,
-            redact=Redactor().redact_text,
-        )
+        check = authored_check(node, task, tree, around)
     differs = () if check.passed == before else (f"authored_tests_passed was {before}, is {check.passed}",)
     return (*changes, *differs)
