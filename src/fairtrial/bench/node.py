@@ -21,6 +21,7 @@ from fairtrial.host.lock import acquire_lock
 from fairtrial.host.machine import describe_machine
 from fairtrial.host.sandbox import run_sandbox
 from fairtrial.host.slot import SEARCH_PATH, Slot, open_slot
+from fairtrial.host.unplaced import show_unplaced
 from fairtrial.model.agent import AgentProbe, Installation
 from fairtrial.model.bench import Task, TaskLimits
 from fairtrial.model.sandbox import WORKSPACE, Access, Bind, Containment, Limit, Limits, Network, SandboxSpec
@@ -149,7 +150,12 @@ class Node:
         if name not in self._agents:
             plugin = load_plugin("fairtrial.agents", name)
             agent = cast("type[Agent]", plugin.target)()
-            self._agents[name] = FoundAgent(agent=agent, plugin=plugin, probe=agent.probe())
+            probe = agent.probe()
+            if probe.installation is not None:
+                probe = replace(
+                    probe, installation=replace(probe.installation, binds=self._unplaced(probe.installation.binds))
+                )
+            self._agents[name] = FoundAgent(agent=agent, plugin=plugin, probe=probe)
         found = self._agents[name]
         if found.probe.installation is None:
             raise HostError(f"agent {name}: {found.probe.missing}")
@@ -167,8 +173,15 @@ class Node:
             HostError: It cannot be used here.
         """
         if name not in self._contexts:
-            self._contexts[name] = find_context(name)
+            found = find_context(name)
+            binds = self._unplaced(found.installation.binds)
+            probe = replace(found.probe, installation=replace(found.installation, binds=binds))
+            self._contexts[name] = replace(found, probe=probe)
         return self._contexts[name]
+
+    def _unplaced(self, binds: tuple[Bind, ...]) -> tuple[Bind, ...]:
+        """The same mounts, which do not tell those who have them where on the host they come from."""
+        return tuple(replace(bind, source=show_unplaced(bind.source, self.slot, self._held)) for bind in binds)
 
     def index(self, task: Task, context: str) -> BuiltIndex:
         """A context's index of a task's tree; a failure is remembered for the trials that follow.
@@ -318,7 +331,7 @@ class Node:
         )
 
     def close(self) -> None:
-        """Let go of the set-up layers."""
+        """Let go of the set-up layers, and of what is shown of agents and contexts."""
         self._held.close()
 
 

@@ -108,6 +108,53 @@ def test_a_toolchain_below_a_closed_directory_is_reached(
     assert facts == {"out": "hello\n", "left": 0}
 
 
+SHOWN = """
+from contextlib import ExitStack
+from fairtrial.host.kernel import detach_mount, mount
+from fairtrial.host.unplaced import show_unplaced
+home = Path({home!r})
+tool, held = home / 'tools' / 'hello', ExitStack()
+"""
+
+
+@pytest.mark.needs("bwrap", "slot")
+def test_a_program_that_is_shown_without_its_place_runs_cannot_be_written_and_leaves_nothing(
+    worker: Callable[[str], dict[str, object]], public_path: Path
+) -> None:
+    tool = public_path / "home" / "tools" / "hello"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\necho >>$0; grep -c /home/tools /proc/self/mountinfo; cat $0 | wc -l\n")
+    tool.chmod(0o755)
+    tool.parent.parent.chmod(0o700)
+    facts = worker(
+        SHOWN.format(home=str(public_path / "home"))
+        + "shown = [show_unplaced(each, slot, held) for each in (tool, tool.parent)]\n"
+        "binds = tuple(Bind(source=source, target=f'/opt/{n}') for n, source in enumerate(shown))\n"
+        "scripts = [f'exec 2>/dev/null; {at}' for at in ('/opt/0', '/opt/1/hello')]\n"
+        "said = [inside(script, binds=binds).stdout.head.decode() for script in scripts]\n"
+        "held.close()\n"
+        "neutral = [each.is_relative_to(slot.root) for each in shown]\n"
+        "say(said=said, neutral=neutral, left=len(list(slot.root.iterdir())))"
+    )
+    assert facts == {"said": ["0\n2\n"] * 2, "neutral": [True, True], "left": 0}
+
+
+@pytest.mark.needs("slot")
+def test_what_an_overlay_would_not_show_is_shown_where_it_is(
+    worker: Callable[[str], dict[str, object]], public_path: Path
+) -> None:
+    (public_path / "home" / "tools" / "hello").mkdir(parents=True)
+    (public_path / "home" / "link").symlink_to(public_path / "home" / "tools")
+    facts = worker(
+        SHOWN.format(home=str(public_path / "home")) + "places = [tool.parent, home / 'link', home / 'nowhere']\n"
+        "mount('tmpfs', tool, '')\n"
+        "shown = [show_unplaced(each, slot, held) for each in places]\n"
+        "detach_mount(tool)\n"
+        "say(kept=[found == each for found, each in zip(shown, places)], left=len(list(slot.root.iterdir())))"
+    )
+    assert facts == {"kept": [True, True, True], "left": 0}
+
+
 @pytest.mark.needs("bwrap", "slot")
 def test_a_sandbox_starts_whatever_numbers_processes_have_outside(worker: Callable[[str], dict[str, object]]) -> None:
     # Bubblewrap looks its child up in /proc: with another namespace's /proc there it found a stranger, or nobody.
