@@ -154,7 +154,7 @@ def test_what_init_prints_is_in_the_reference(tmp_path: Path, printed: Print, re
 def test_the_fields_of_a_control_are_in_the_reference(read_table: ReadTable) -> None:
     told = {line["field"].strip("`") for line in read_table(PAGE, "check/1")}
     controls = {f"controls[].{field.name}" for field in fields(ControlVerdict)}
-    assert told == {"schema", "results", "exit_code", "controls"} | controls
+    assert told == {"schema", "results", "exit_code", "controls", "warnings"} | controls
 
 
 def test_the_fields_of_a_repeated_verdict_are_in_the_reference(read_table: ReadTable) -> None:

@@ -44,7 +44,7 @@ from fairtrial.gateway.client import GatewayGoneError
 from fairtrial.host.files import write_durably
 from fairtrial.judging.values import CheckVerdict
 from fairtrial.model.agent import Tool
-from fairtrial.model.bench import Phase, PhaseKind, PluginFiles
+from fairtrial.model.bench import IsolationMode, Phase, PhaseKind, PluginFiles, Task
 from fairtrial.model.sandbox import Containment
 from fairtrial.model.trial import BenchSpec
 from fairtrial.protocols import Agent
@@ -146,6 +146,7 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     row |= {
         "sandboxed": node.enforcement.containment is not Containment.NONE,
         "sandbox_backend": str(node.enforcement.containment),
+        "judge_uid": _judge_uid(node, task),
         "sanitized_task_sha": prepared.template.commit,
         "source_tree": prepared.template.source_tree,
         "sanitized_tree": prepared.template.tree_id,
@@ -166,6 +167,13 @@ def _run(node: Node, spec: BenchSpec, directory: Path, prepared: Prepared, agent
     else:
         row |= _judge(node, spec, prepared, work, directory, changed=row["diff_files"] != 0)
     return row if left_over is None else row | _end_of_clean_up(row, left_over)
+
+
+def _judge_uid(node: Node, task: Task) -> str | None:
+    """Whether an oracle that sits apart has a uid of its own; None where none sits apart."""
+    if task.isolation is not IsolationMode.PROCESS:
+        return None
+    return "shared" if node.slot.judge is None else "own"
 
 
 def _plugin_seen(work: _Work, plugin: PluginFiles | None, tools: Sequence[str]) -> list[Row] | None:

@@ -1,7 +1,9 @@
 """`fairtrial check`: are the tasks worth spending on?"""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -13,7 +15,9 @@ from fairtrial.cli.output import print_json, result_console
 from fairtrial.cli.progress import Progress
 from fairtrial.cli.reports import write_reports
 from fairtrial.evidence.controls import ControlVerdict, Held, judge_controls
+from fairtrial.evidence.rows import Row
 from fairtrial.host.clock import rfc3339, utc_now
+from fairtrial.host.unplaced import home_above
 from fairtrial.report.document import Document, Table, print_document
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_inputs import recorded_bindings
@@ -21,7 +25,7 @@ from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.sweep.bench_sweep import begin_bench
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions, final_rows
 
-__all__ = ["command"]
+__all__ = ["command", "warnings_of"]
 
 
 @click.command("check")
@@ -74,15 +78,18 @@ def command(
             watch=progress.watch,
         )
         begun = begin_bench(options, how, n_workers=workers)
-    verdicts = judge_controls(final_rows(begun.results, read_sweep(begun.results)))
+    sweep = read_sweep(begun.results)
+    rows = tuple(final_rows(begun.results, sweep))
+    verdicts, warnings = judge_controls(rows), warnings_of(rows, Path(str(sweep.document["scratch"])))
     if begun.stopped_by is None and not begun.tripped:  # what never ran has no rows that could say so
         _note(options, verdicts, begun)
     code = _exit_code(verdicts, stopped_by=begun.stopped_by, tripped=begun.tripped)
     if as_json:
         controls = [asdict(verdict) for verdict in verdicts]
-        print_json({"schema": "check/1", "results": str(begun.results.root), "exit_code": code, "controls": controls})
+        results = {"results": str(begun.results.root), "exit_code": code}
+        print_json({"schema": "check/1", **results, "controls": controls, "warnings": warnings})
         return code
-    print_document(_document(verdicts), result_console())
+    print_document(_document(verdicts, warnings), result_console())
     click.echo(f"results: {begun.results.root}")
     return code
 
@@ -104,7 +111,24 @@ def _exit_code(verdicts: tuple[ControlVerdict, ...], *, stopped_by: int | None, 
     return NOT_ENOUGH if lacking or tripped else 0
 
 
-def _document(verdicts: tuple[ControlVerdict, ...]) -> Document:
+def warnings_of(rows: Sequence[Row], scratch: Path) -> list[str]:
+    """What the tasks' controls do not show, and whoever compares agents may want to mend first."""
+    warnings: list[str] = []
+    if shared := sorted({str(row["task"]) for row in rows if row.get("judge_uid") == "shared"}):
+        warnings.append(
+            f"ONE UID: oracle and candidate run under the same uid, in sandboxes of their own: {', '.join(shared)}."
+            " Where the sweep is root's the oracle has a uid of its own."
+        )
+    toolchains = {Path(path) for row in rows for path in cast("Mapping[str, object]", row["toolchain_digests"])}
+    if told := [str(path) for path in sorted({scratch, *toolchains}) if home_above(path) is not None]:
+        warnings.append(
+            f"BELOW A HOME: every session can read these paths, which may name a user: {', '.join(told)}."
+            " Put toolchains elsewhere, and name another place with --scratch."
+        )
+    return warnings
+
+
+def _document(verdicts: tuple[ControlVerdict, ...], warnings: Sequence[str]) -> Document:
     rows = [(v.task, v.control, v.held.value, f"{v.passed} / {v.runs}", v.reason) for v in verdicts]
     table = Table(title="Controls", headers=("task", "control", "verdict", "oracle passed / runs", "reason"), rows=rows)
     notes = ["The reference must pass every time; nothing else may pass at all."]
@@ -123,4 +147,4 @@ def _document(verdicts: tuple[ControlVerdict, ...]) -> Document:
     ):
         if lacking := sorted(set(tasks) - {v.task for v in verdicts if v.control == control}):
             notes.append(f"{meaning}: {', '.join(lacking)}.")
-    return Document(title="fairtrial check", notes=notes, tables=[table])
+    return Document(title="fairtrial check", notes=[*notes, *warnings], tables=[table])

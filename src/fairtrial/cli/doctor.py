@@ -18,6 +18,7 @@ from fairtrial.host.files import free_bytes
 from fairtrial.host.lock import HOST_LOCK_PATH, acquire_lock
 from fairtrial.host.machine import filesystem_of
 from fairtrial.host.namespace import Isolation, probe_isolation
+from fairtrial.host.unplaced import home_above
 from fairtrial.model.agent import AgentProbe
 from fairtrial.model.loop import Variant
 from fairtrial.plugins import load_plugin, plugin_names
@@ -155,6 +156,9 @@ def _scratch(asked: Path | None) -> Check:
         return Check(
             name="scratch", status=status, found=found, remedy="free some space or name another with --scratch"
         )
+    if home_above(base) is not None:
+        told = f"{found}; every session can read this path, which may name a user"
+        return Check(name="scratch", status=Status.NOTE, found=told, remedy="name a place outside homes with --scratch")
     return Check(name="scratch", status=Status.OK, found=found)
 
 

@@ -1,5 +1,6 @@
 """`isolation: process` in a task: whole trials whose candidate runs apart from the oracle."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ def test_a_solved_task_is_resolved_and_its_row_says_how_it_was_judged(apart: Run
     row = apart(bash("sed -i 's/a - b/a + b/' calc.py"))
     assert of(row, "resolved", "error_kind", "isolation") == (True, None, "process"), row["error_detail"]
     assert row["oracle_counts"] == {"n_passed": 1, "n_failed": 0, "n_skipped": 0}
+    assert row["judge_uid"] == ("own" if os.geteuid() == 0 else "shared")
 
 
 def test_code_that_lies_inside_a_test_process_has_none_to_lie_in(apart: RunTrial) -> None:
@@ -56,7 +58,7 @@ def test_code_that_lies_inside_a_test_process_has_none_to_lie_in(apart: RunTrial
 
 def test_the_residual_risk_of_a_shared_process_is_as_the_docs_say(trial: RunTrial) -> None:
     row = trial([bash(f"cat > calc.py <<'E'\n{LIAR}E"), DONE], verify="true")
-    assert of(row, "resolved", "isolation") == (True, "shared")
+    assert of(row, "resolved", "isolation", "judge_uid") == (True, "shared", None)
 
 
 def test_doing_nothing_fails(apart: RunTrial) -> None:
