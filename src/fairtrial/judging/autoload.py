@@ -28,6 +28,12 @@ _RUNNER_FILES: Final = (
     "vitest.config.*",
     "vitest.setup.*",
     "vitest.workspace.*",
+    "ava.config.*",
+    "cypress.config.*",
+    "karma.conf.*",
+    "playwright.config.*",
+    ".rspec",
+    "unittest.cfg",
 )
 """Names that are given for a test runner only."""
 _INTERPRETER_FILES: Final = (
@@ -63,6 +69,13 @@ _FLAGGED: Final = (
     "noxfile.py",
     "setup.py",
     "build.rs",
+    "vite.config.*",
+    "bunfig.toml",
+    ".coveragerc",
+    "Rakefile",
+    ".justfile",
+    "Taskfile.yaml",
+    ".bazelrc",
     ".npmrc",
     ".yarnrc",
     ".yarnrc.yml",
@@ -89,6 +102,8 @@ _FLAGGED_PATHS: Final = (
     "*.claude/hooks/*",
     "*.codex/config.toml",
     "*.gemini/settings.json",
+    ".mvn/*",
+    "*/.mvn/*",
 )
 _TEST_DIRECTORIES: Final = frozenset({"test", "tests", "__tests__", "spec", "testdata"})
 _TEST_NAMES: Final = (

@@ -18,6 +18,7 @@ def changed(path: str, before: str | None = None, after: str | None = "x") -> Ch
         "conftest.py", "a/b/conftest.py", "pytest.ini", "tox.ini", "sitecustomize.py", "lib/usercustomize.py", "x.pth",
         "a/__pycache__/m.cpython-311.pyc", ".cargo/config.toml", "sub/.cargo/config", "node_modules/.bin/jest",
         "p/node_modules/.bin/tsc", "e.dist-info/entry_points.txt", "e.egg-info/entry_points.txt", "jest.config.js",
+        "karma.conf.js", "e2e/playwright.config.ts", "cypress.config.js", "ava.config.mjs", ".rspec", "unittest.cfg",
         "vitest.config.ts", "rust-toolchain.toml", ".venv/bin/python", "a/venv/bin/pytest", "venv/pyvenv.cfg",
     ],
 )  # fmt: skip
@@ -29,8 +30,12 @@ def test_what_is_written_for_a_runner_alone_is_restored_and_flagged(path: str) -
 
 @pytest.mark.parametrize(
     "path",
-    ["Makefile", "sub/Makefile", "build.rs", "setup.py", ".npmrc", ".husky/pre-commit", "x/hooks/pre-commit", ".envrc"],
-)
+    [
+        "Makefile", "sub/Makefile", "build.rs", "setup.py", ".npmrc", ".husky/pre-commit", "x/hooks/pre-commit",
+        "vite.config.ts", "bunfig.toml", ".coveragerc", "Rakefile", ".justfile", "Taskfile.yaml", ".bazelrc",
+        ".mvn/jvm.config", "sub/.mvn/extensions.xml", ".envrc",
+    ],
+)  # fmt: skip
 def test_what_also_has_another_use_is_flagged_and_kept(path: str) -> None:
     assert flag_change([changed(path)]).auto_loaded == (path,)
     assert not must_be_restored(path.encode())
