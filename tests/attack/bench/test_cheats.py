@@ -189,6 +189,12 @@ def test_what_the_operator_told_the_same_agents_at_home_is_nowhere_inside(
         "CLAUDE.md",
         ".claude/CLAUDE.md",
         ".claude/skills/mine/SKILL.md",
+        ".agents/skills/mine/SKILL.md",
+        ".codex/skills/mine/SKILL.md",
+        ".codex/AGENTS.md",
+        ".config/opencode/skills/mine/SKILL.md",
+        ".gemini/skills/mine/SKILL.md",
+        ".gemini/GEMINI.md",
         ".claude/settings.json",
         ".claude.json",
     ):
@@ -196,10 +202,11 @@ def test_what_the_operator_told_the_same_agents_at_home_is_nowhere_inside(
         (home / name).write_text(f'{{"{mark}": "{mark}"}}\n')
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / ".claude"))
+    monkeypatch.setenv("CODEX_HOME", str(home / ".codex"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     look = (
         "grep -rlsI -D skip --exclude-dir=proc --exclude-dir=usr 'told-at-hom[e]' / && echo SE''EN;"
-        " env | grep -e told-at-hom[e] -e CLAUDE_CONFI[G] -e XDG_CONFI[G] && echo SE''EN; echo lo''oked"
+        " env | grep -e told-at-hom[e] -e CLAUDE_CONFI[G] -e CODEX_HOM[E] -e XDG_CONFI[G] && echo SE''EN; echo lo''oked"
     )
     turns = [{"calls": [{"tool": "Bash", "input": {"command": look}}], "usage": {"output": 1}}, {"text": "Done."}]
     row = trial(turns)
