@@ -59,6 +59,15 @@ def test_one_group_of_version_2_has_both_limits(tmp_path: Path) -> None:
     assert group.join.name == "cgroup.procs"
 
 
+def test_what_a_group_of_version_2_tells_is_read(tmp_path: Path) -> None:
+    """In the form in which the kernel's documentation has it."""
+    group = ControlGroups(parent=tmp_path, version=2, controllers=frozenset(Controller)).make(LIMITS)
+    (group.path / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n")
+    assert (group.n_killed(), group.peak_bytes()) == (2, None)
+    (group.path / "memory.peak").write_text("4096\n")
+    assert group.peak_bytes() == 4096
+
+
 def test_a_kernel_without_control_groups_says_so(tmp_path: Path) -> None:
     (tmp_path / "own").write_text("")
     assert find_control_groups((Controller.PIDS,), tmp_path, tmp_path / "own") == {
