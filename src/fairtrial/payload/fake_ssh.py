@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -86,8 +85,11 @@ def carry(call: Call, server: "subprocess.Popen[bytes]") -> int:
                 call.down += len(data)
                 if call.kind == "drop_reply":
                     call.swallowed += len(data)
-                else:
-                    call.to_client += os.write(sys.stdout.fileno(), data)
+                elif not answer(call, data):
+                    cast("IO[bytes]", server.stdin).close()
+                    answers.close()
+                    server.wait()  # what it does yet is still in flight
+                    return LOST
 
 
 def upload(call: Call, server: "subprocess.Popen[bytes]", data: bytes) -> bool:
@@ -118,12 +120,20 @@ def upload(call: Call, server: "subprocess.Popen[bytes]", data: bytes) -> bool:
     return True
 
 
+def answer(call: Call, data: bytes) -> bool:
+    """Pass a piece on to the client; false when that has left."""
+    try:
+        call.to_client += os.write(sys.stdout.fileno(), data)
+    except BrokenPipeError:
+        return False
+    return True
+
+
 def write(call: Call, server: "subprocess.Popen[bytes]", data: bytes) -> None:
     """Write all of it and count it; a server that has left wants no more."""
     stdin = cast("IO[bytes]", server.stdin)
     try:
         stdin.write(data)
-        stdin.flush()
     except BrokenPipeError:
         return
     call.to_server += len(data)
@@ -141,7 +151,6 @@ def command_in(arguments: list[str]) -> str:
 
 def main() -> int:
     """Serve one call."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     directory, arguments = Path(sys.argv[1]), sys.argv[2:]
     with (directory / "running").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -150,7 +159,8 @@ def main() -> int:
         before = [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
         call = Call(plan, sum(each["marked"] for each in before if each["plan"] == plan["plan"]))
         argv = ["/bin/sh", "-c", command_in(arguments)]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        # unbuffered: what a server that has left did not take would be written once more, and fail, at the close
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as server:
             status = carry(call, server)
         record = {
             "plan": plan["plan"],

@@ -1,6 +1,9 @@
 """The stand-in for ssh: it runs the command, counts, loses the connection at the mark, and says so."""
 
+import fcntl
 import subprocess
+import sys
+import termios
 from dataclasses import astuple
 from pathlib import Path
 
@@ -31,6 +34,37 @@ def test_a_command_is_run_and_what_passes_is_counted(wire: SshWire, tmp_path: Pa
     forward = wire.ledger().forward
     assert forward is not None
     assert (astuple(forward.bytes), forward.requests) == ((3, 3, 5, 5), ())
+
+
+def test_a_client_that_has_left_ends_its_server_and_is_recorded(wire: SshWire, tmp_path: Path) -> None:
+    argv = [str(wire.path / "ssh"), "localhost", SERVER]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdout.close()
+        client.stdin.write(b"publish")
+        client.stdin.close()
+        assert client.wait(60) == 255
+    forward = wire.ledger().forward
+    assert forward is not None
+    assert (astuple(forward.bytes), len(forward.requests)) == ((7, 7, 5, 0), 1)
+
+
+def test_a_server_that_has_left_is_told_by_its_own_end_and_recorded(wire: SshWire, tmp_path: Path) -> None:
+    argv = [str(wire.path / "ssh"), "localhost", "exec 0<&-; echo gone; until [ -e go ]; do :; done; exit 3"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"gone\n"
+        client.stdin.write(b"publish")
+        client.stdin.flush()
+        while int.from_bytes(fcntl.ioctl(client.stdin, termios.FIONREAD, bytes(4)), sys.byteorder):
+            pass  # what the stand-in has read it has passed on before it looks for the server's end
+        (tmp_path / "go").touch()
+        assert client.wait(60) == 3
+    forward = wire.ledger().forward
+    assert forward is not None
+    assert (astuple(forward.bytes), len(forward.requests)) == ((7, 0, 5, 5), 1)
 
 
 @pytest.mark.parametrize(
