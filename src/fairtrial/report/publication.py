@@ -43,7 +43,7 @@ def _table(section: Section, headers: Sequence[str], cells: Callable[[str, Matri
         for line in matrix.lines
         if not matrix.null_control or _facts_of(line) not in own.get(_control_of(matrix), ())
     ]
-    nulls = [matrix for matrix in section.publications if matrix.null_control]
+    nulls = [matrix for matrix in section.publications if matrix.null_control and _control_of(matrix) in own]
     agreed = sum(_facts_of(line) in own.get(_control_of(matrix), ()) for matrix in nulls for line in matrix.lines)
     n_lines = sum(len(matrix.lines) for matrix in nulls)
     control = f" The null control agreed in {agreed} of {n_lines} cases." if nulls else ""

@@ -70,6 +70,10 @@ def test_the_cost_of_unlike_cases_is_in_the_matrix_alone() -> None:
     assert "costs" not in capture.get()
 
 
+def test_a_control_whose_own_tool_has_no_rows_yet_agrees_and_disagrees_with_nothing() -> None:
+    assert "agreed" not in render_loop_markdown(summary(total("git(null)", "http"), total("hg", "http")))
+
+
 def test_a_fork_stands_beside_what_the_server_holds() -> None:
     forked = summary(total("fossil", "http", verdict="true_success", fork_heads=["a"]))
     assert "| durable (fork: 1 other head) | true_success |" in render_loop_markdown(forked)
