@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -42,10 +43,17 @@ class SshWire:
         self._faults: tuple[Fault, ...] = ()
         self.path = directory / "bin"
         self.path.mkdir(parents=True)
-        ssh = self.path / "ssh"
-        ssh.write_text(f"#!/bin/sh\nexec '{sys.executable}' -I -S '{SCRIPT}' '{directory}' \"$@\"\n")
-        ssh.chmod(0o755)
+        self._link("ssh", sys.executable, "-I", "-S", str(SCRIPT), str(directory))
         self.set_faults(())
+
+    def serve_by(self, name: str, binary: str) -> None:
+        """Let the server's commands of that name be carried out by this program: over ssh a client names no path."""
+        self._link(name, binary)
+
+    def _link(self, name: str, *command: str) -> None:
+        script = self.path / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        script.chmod(0o755)
 
     def set_faults(self, faults: Sequence[Fault], reuse: ConnectionReuse | None = None) -> None:  # noqa: ARG002 - as a wire
         """Replace the plan of faults and its counts; one connection is one command, so there is no reuse."""

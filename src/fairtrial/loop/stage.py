@@ -295,6 +295,8 @@ def open_stage(spec: TrialSpec, scenario: Scenario, subject: Subject) -> Generat
         served = _serve_fixture if scenario.play is Play.INTERRUPTED else _serve
         port, server, own = served(stack, task.transport, root, subject, mark)
         if isinstance(server, SshWire):
+            if task.variant.binary is not None:
+                server.serve_by(subject.kind, task.variant.binary)
             environment["PATH"] = f"{server.path}:{environment['PATH']}"
         start_ms = (time.perf_counter() - begun_s) * 1000
         remote = task.hosted_remote or subject.remote(task.transport, store, port)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.subjects.conftest import CLASSES
 from tests.integration.subjects.known import assert_harmless, assert_judged, is_measured
 
 from fairtrial.errors import HostError
@@ -38,6 +40,8 @@ SSH = {
 # Of git alone: what they do to a connection is the instrument's doing, and that is the same for every tool.
 STREAM_OF_GIT = {"stream_reply_reset": ("complete", "durable"), "stream_delayed": ("complete", "durable")}
 SSH_OF_GIT = {"ssh_delayed": ("complete", "durable")}
+# How the server's own program is called over ssh; git's client finds it beside itself, in its own `--exec-path`.
+SERVED_BY = {"hg": "serve --stdio", "fossil": "test-http"}
 OVER_SSH = [
     *(pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil")),
     pytest.param("jj", marks=pytest.mark.needs("jj", "git")),
@@ -127,6 +131,23 @@ def test_a_connection_that_ssh_loses_is_told_by_the_stand_in(make_trial: MakeTri
         assert (row["delivery"], row["server_truth"]) == (delivery, truth), row
         assert_judged(row)
         assert_harmless(name, row)
+
+
+@pytest.mark.parametrize(
+    ("name", "served"), [pytest.param(name, words, marks=pytest.mark.needs(name)) for name, words in SERVED_BY.items()]
+)
+def test_over_ssh_the_program_that_a_variant_names_is_the_server_s_too(
+    make_trial: MakeTrial, tmp_path: Path, name: str, served: str
+) -> None:
+    spec, _ = make_trial(name, Transport.SSH)
+    program, log = tmp_path / "own-build", tmp_path / "log"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {spec.loop.variant.binary} "$@"\n')
+    program.chmod(0o755)
+    variant = replace(spec.loop.variant, binary=str(program))
+    spec = replace(spec, loop=replace(spec.loop, variant=variant))
+    total = run_loop_trial(spec, CLASSES[name](variant)).rows[-1]
+    assert (total["returncode"], total["oracle_payload_on_remote_branch"]) == (0, True), total
+    assert served in log.read_text()
 
 
 ELSEWHERE = [
