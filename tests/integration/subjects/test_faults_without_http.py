@@ -27,6 +27,7 @@ KILLS = {
     "server_killed_at_report": "durable",
 }
 REFUSED_BY_STORE = "server_refuses"
+RIVAL, FORCED = "rival_first", "rival_forced_over"
 STREAM = {
     "stream_reply_lost": ("complete", "durable"),
     "stream_cut": ("partial", "absent"),
@@ -148,6 +149,36 @@ def test_over_ssh_the_program_that_a_variant_names_is_the_server_s_too(
     total = run_loop_trial(spec, CLASSES[name](variant)).rows[-1]
     assert (total["returncode"], total["oracle_payload_on_remote_branch"]) == (0, True), total
     assert served in log.read_text()
+
+
+RIVALS = [
+    *(
+        pytest.param(name, transport, marks=pytest.mark.needs(name), id=f"{name}-{transport}")
+        for name in ("git", "hg", "fossil")
+        for transport in (Transport.FILE, Transport.NATIVE, Transport.SSH)
+    ),
+    pytest.param("oak", Transport.NATIVE, marks=pytest.mark.needs("oak"), id="oak-native"),
+]
+
+
+@pytest.mark.parametrize(("name", "transport"), RIVALS)
+def test_another_writer_is_met_and_forced_over_on_every_transport(
+    make_trial: MakeTrial, name: str, transport: Transport
+) -> None:
+    _, found = play(make_trial, name, transport, RIVAL, FORCED)
+    met = found[RIVAL]
+    forks = name == "fossil"  # both commits stay, whichever was made first, and nothing can be forced over
+    assert (met["server_truth"], bool(met["fork_heads"])) == (("durable", True) if forks else ("other_head", False))
+    assert met["rival_still_head"] is True
+    assert (met["recovered"], met["joined_head"] is None) == (True, False), met["recovery_reason"]
+    assert (FORCED in found) is not forks
+    if FORCED in found:
+        over = found[FORCED]
+        assert (over["server_truth"], over["rival_still_head"], over["final_truth"]) == ("durable", False, True)
+    for row in found.values():
+        assert_judged(row)
+        assert_harmless(name, row)
+        assert row["server_integrity"] is True, row["server_integrity_detail"]
 
 
 ELSEWHERE = [
