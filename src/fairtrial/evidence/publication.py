@@ -190,8 +190,15 @@ def publication_fields(client: ClientObservation, evidence: Row) -> dict[str, ob
     }
 
 
-def decide_verdict(claim: ClientClaim, delivery: Delivery, truth: ServerTruth) -> Verdict:
-    """Judge a publication: a total function of what was claimed, what was delivered and what is true."""
+def decide_verdict(claim: ClientClaim, delivery: Delivery | None, truth: ServerTruth) -> Verdict:
+    """Judge a publication: a total function of what was claimed, what was delivered and what is true.
+
+    Args:
+        claim: What the client said.
+        delivery: What the wire saw; None where nobody saw it. A replay is then not ruled out, and not claimed: a true
+            claim stays a true success.
+        truth: What the server holds.
+    """
     match claim:
         case ClientClaim.PUBLISHED:
             return _of_published(delivery, truth)
@@ -205,7 +212,7 @@ def decide_verdict(claim: ClientClaim, delivery: Delivery, truth: ServerTruth) -
             assert_never(unreachable)
 
 
-def _of_published(delivery: Delivery, truth: ServerTruth) -> Verdict:
+def _of_published(delivery: Delivery | None, truth: ServerTruth) -> Verdict:
     match truth:
         case ServerTruth.DURABLE:
             return Verdict.SILENT_RECOVERY if delivery is Delivery.REPLAYED else Verdict.TRUE_SUCCESS

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from fairtrial.evidence.publication import Delivery, Verdict, decide_verdict
+from fairtrial.evidence.publication import Verdict, decide_verdict
 from fairtrial.loop.fault_cases import ClientEnd, FaultCase
 from fairtrial.loop.join import RIVAL_LINE, join_rival
 from fairtrial.loop.observe import read_delivery, server_truth
@@ -100,7 +100,7 @@ def play_case(
     claim = stage.subject.claim(published.result)
     verdict = None
     if not problem and truth is not None:
-        verdict = decide_verdict(claim, wire.delivery if wire is not None else Delivery.COMPLETE, truth)
+        verdict = decide_verdict(claim, None if wire is None else wire.delivery, truth)
     local = local_fields(stage, prepared)
     with meter.running():
         recovery = _recover(stage, builder, rows, case, prepared, verdict)
@@ -366,8 +366,12 @@ def _retry(stage: Stage, case: str, prepared: Prepared, *, before: HeadLook, hol
     lost_rival = prepared.rival is not None and before.head == prepared.rival and not rival_stands
     unharmed = truth.integrity is not False and not lost_rival
     safe = unharmed and (check.holds is True or (prepared.rival is not None and after.head == before.head))
+    unknown = unread
+    if safe and truth.integrity is None:
+        unknown = unknown or f"nobody can tell whether the store is sound: {truth.integrity_detail}"
     fields: Row = {
-        "retry_safe": None if unread else safe,
+        "retry_safe": None if unknown else safe,
+        "retry_safe_reason": unknown or None,
         "retry_failures": [] if safe else [*check.failures, *(["it replaced the other writer's work"] * lost_rival)],
         "final_head": after.head,
         "final_truth": check.holds,

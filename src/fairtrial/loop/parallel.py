@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from fairtrial.evidence.publication import ClientClaim, Delivery, ServerTruth, decide_verdict
+from fairtrial.evidence.publication import ClientClaim, ServerTruth, decide_verdict
 from fairtrial.loop.observe import server_truth
 from fairtrial.loop.recovery import free_row
 from fairtrial.loop.rows import Row, RowBuilder
@@ -123,7 +123,7 @@ def _total(
         if truth.integrity is False:
             failures.append(f"{name}: the store failed its integrity check: {truth.integrity_detail}")
         if found is not None:
-            verdicts[decide_verdict(claim, Delivery.COMPLETE, found).value] += 1
+            verdicts[decide_verdict(claim, None, found).value] += 1
         if claim is ClientClaim.PUBLISHED and found is not ServerTruth.DURABLE:
             if found is not None:  # what nobody could read is no evidence, and not lost
                 lost.append(name)

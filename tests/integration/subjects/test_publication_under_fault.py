@@ -246,7 +246,11 @@ def test_on_a_hosted_remote_only_our_own_branches_are_touched_and_nothing_is_bro
     for row in found.values():
         assert_judged(row)
         assert (row["delivery"], row["drained"], row["server_integrity"]) == (None, None, None)
-        assert row["retry_safe"], row["retry_failures"]
+        assert (row["delivery_reason"], row["retry_failures"]) == ("a hosted wire is not ours to count", [])
+        assert (row["retry_safe"], row["retry_safe_reason"]) == (
+            None,
+            "nobody can tell whether the store is sound: a hosted store is out of reach",
+        )
     touched = set((tmp_path / "touched").read_text().split())
     assert touched
     assert all(ref.startswith(f"refs/heads/fairtrial/{spec.sweep}/") for ref in touched)

@@ -138,7 +138,7 @@ def test_work_is_preserved_only_when_payload_and_state_both_are(change: dict[str
 def test_the_verdict_is_the_closed_table_over_claim_delivery_and_truth() -> None:
     durable, absent, late, other = ServerTruth
     assert [durable, absent, late, other] == ["durable", "absent", "durable_late", "other_head"]
-    for claim, delivery, truth in product(ClientClaim, Delivery, ServerTruth):
+    for claim, delivery, truth in product(ClientClaim, [*Delivery, None], ServerTruth):
         arrived = truth in (durable, late)
         if claim is ClientClaim.UNKNOWN:
             expected = Verdict.HONEST_UNKNOWN
