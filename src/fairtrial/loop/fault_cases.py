@@ -103,6 +103,7 @@ FAULT_CASES: Final[dict[str, FaultCase]] = {
         FaultCase(name="request_reset", wire=WireFault(kind=FaultKind.RST_CONNECT)),
         FaultCase(name="status_500", wire=WireFault(kind=FaultKind.STATUS, parameter=500)),
         FaultCase(name="status_503", wire=WireFault(kind=FaultKind.STATUS, parameter=503)),
+        FaultCase(name="server_down", wire=WireFault(kind=FaultKind.RST_CONNECT, hit=Hit.FIRST, nth=0)),
         FaultCase(name="first_reply_lost", wire=WireFault(kind=FaultKind.DROP_REPLY, hit=Hit.FIRST)),
         FaultCase(name="request_delayed", wire=WireFault(kind=FaultKind.DELAY, parameter=500)),
         FaultCase(name="request_throttled", wire=WireFault(kind=FaultKind.THROTTLE, parameter=16_384)),

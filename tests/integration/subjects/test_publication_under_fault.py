@@ -34,6 +34,7 @@ FACTS = {
     "reply_lost_reused": (None, "durable"),
     "reply_lost_fresh": ("complete", "durable"),
     "request_lost_fresh": ("not_sent", "absent"),
+    "server_down": ("not_sent", "absent"),
     "client_killed": ("complete", "durable_late"),
     "server_refuses": ("complete", "absent"),
     "rival_first": (None, "other_head"),

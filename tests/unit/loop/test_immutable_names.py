@@ -34,6 +34,7 @@ PINNED_CASES = {
     "request_reset": "c0f2f7c56d3bcc8a",
     "status_500": "9d93ea62665af9c7",
     "status_503": "1f41195b1c1ef43d",
+    "server_down": "202afb35e24aac0f",
     "first_reply_lost": "95201b5a6152795b",
     "request_delayed": "896905df52640dcf",
     "request_throttled": "2a787781e590c782",
