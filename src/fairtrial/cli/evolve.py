@@ -50,9 +50,15 @@ __all__ = ["command"]
 @click.option(
     "--generations", type=click.IntRange(1, 1000), default=1, show_default=True, help="Candidates to try at most."
 )
-@click.option("--budget-usd", type=float, help="US dollars to spend at most, over all passes [default: no bound].")
 @click.option(
-    "--wall-time", type=Seconds(0, open_below=True), help="Seconds that one pass may take [default: no bound]."
+    "--budget-usd",
+    type=float,
+    help="US dollars, over all passes, after which no trial begins; those that run end [default: no bound].",
+)
+@click.option(
+    "--wall-time",
+    type=Seconds(0, open_below=True),
+    help="Seconds of a pass after which no trial begins; those that run end [default: no bound].",
 )
 @path_option("--seed-results", "Results directory whose runs are the first evidence.")
 @path_option("--initial-overlay", "Directory of the first candidate, written by a person.")

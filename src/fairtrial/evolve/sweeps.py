@@ -9,7 +9,6 @@ from fairtrial.bench.arms import arms_named, read_arms
 from fairtrial.errors import HostError, NotEnoughEvidenceError
 from fairtrial.evidence.bench import BenchFold, BenchSummary
 from fairtrial.evidence.endings import EndingKind
-from fairtrial.evidence.rows import measured
 from fairtrial.evolve.next_step import Bounds, Used, over_bounds
 from fairtrial.evolve.values import Ending, EndKind
 from fairtrial.host.files import remove_tree
@@ -19,17 +18,13 @@ from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import read_sweep
 from fairtrial.sweep.bench_plan import BenchOptions
 from fairtrial.sweep.bench_sweep import begin_bench, resume_bench
-from fairtrial.sweep.execute import Event
+from fairtrial.sweep.execute import Hold
 from fairtrial.sweep.loop_sweep import Begun, SweepOptions
 from fairtrial.workspace.overlay import incumbent_of
 
 __all__ = ["Finished", "for_pairs", "run_sweep", "summary_of"]
 
 OUR_BUG = 70
-
-
-class _OverBoundsError(Exception):
-    """A bound was reached between two trials; the sweep is left to a later pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +67,7 @@ def run_sweep(
     bound_tasks: Sequence[Mapping[str, object]],
     bound_inputs: Mapping[str, str],
     bounds: Bounds,
-    spend: Callable[[float | None], Used],
+    used: Callable[[], Used],
 ) -> Finished | Ending:
     """Run a sweep to its end, or say why it has none yet; what is recorded of it is kept for a later pass.
 
@@ -83,8 +78,9 @@ def run_sweep(
         n_workers: Trials at the same time.
         bound_tasks: What the evolution bound its tasks to.
         bound_inputs: What it bound its other inputs to; none for a proposal, whose arm is not measured.
-        bounds: What the evolution may do; asked again after every attempt.
-        spend: Takes what an attempt cost, None when that is not known; says what the evolution has used by then.
+        bounds: What the evolution may do; asked before every trial: past one of them none begins any more, and those
+            that run end.
+        used: Says what the evolution has used up by now.
 
     Raises:
         UsageError: The request is wrong, or an input has changed.
@@ -93,35 +89,33 @@ def run_sweep(
     """
     reached: list[Ending] = []
 
-    def watch(event: Event) -> None:
-        how.watch(event)
-        if event.n_done >= event.n_due or reached:
-            return  # the last one; one of an earlier pass, which is counted; or one that is cancelled now
-        ending = over_bounds(bounds, spend(measured(event.total.get("cost_usd"))))
-        if ending is not None:
-            reached.append(ending)
-            raise _OverBoundsError
+    def hold(_n_running: int) -> Hold:
+        ending = over_bounds(bounds, used())
+        if ending is None:
+            return Hold.BEGIN
+        reached.append(ending)
+        return Hold.GIVE_UP
 
-    results, bounded = Results(root=out), replace(how, watch=watch, out=out)
+    results, bounded = Results(root=out), replace(how, hold=hold, out=out)
     promoter = None if options.candidate is None else Gate()
-    try:
-        if results.sweep_json.exists():
-            begun = resume_bench(results, bounded, n_workers=n_workers, promoter=promoter)
-        else:
-            _clear(out)
-            begun = begin_bench(
-                options,
-                bounded,
-                n_workers=n_workers,
-                promoter=promoter,
-                bound_tasks=bound_tasks,
-                bound_inputs=bound_inputs,
-            )
-    except _OverBoundsError:
-        return reached[0]
+    if results.sweep_json.exists():
+        begun = resume_bench(results, bounded, n_workers=n_workers, promoter=promoter)
+    else:
+        _clear(out)
+        begun = begin_bench(
+            options,
+            bounded,
+            n_workers=n_workers,
+            promoter=promoter,
+            bound_tasks=bound_tasks,
+            bound_inputs=bound_inputs,
+        )
     if begun.scratch is not None:
         how.say(f"workspaces: {begun.scratch}")
-    return _finish(begun)
+    ended = _finish(begun)
+    if reached and isinstance(ended, Ending) and ended.exit_code == NotEnoughEvidenceError.exit_code:
+        return reached[0]
+    return ended
 
 
 def _clear(out: Path) -> None:

@@ -82,13 +82,6 @@ class Work:
         self.spent_usd = None if self.bounds.budget_usd is None else spent_usd(self.files)
         return Used(spent_usd=self.spent_usd, elapsed_s=monotonic_s() - self.started_s)
 
-    def spend(self, cost_usd: float | None) -> Used:
-        """Add what an attempt cost; where that is not known, everything is counted again from the disk."""
-        if cost_usd is None or self.spent_usd is None:
-            return self.used()
-        self.spent_usd += cost_usd
-        return Used(spent_usd=self.spent_usd, elapsed_s=monotonic_s() - self.started_s)
-
     def run(self, step: Step, before: Sequence[StepOutcome]) -> StepOutcome | Ending:
         """See `Steps.run`."""
         here = self.files.generation(step.generation)
@@ -372,7 +365,7 @@ class Work:
             bound_tasks=tasks,
             bound_inputs=self.bound.inputs if tasks else {},
             bounds=self.bounds,
-            spend=self.spend,
+            used=self.used,
         )
 
     def _below(self, results: Results) -> str:

@@ -58,7 +58,7 @@ from fairtrial.sweep.bench_inputs import (
 )
 from fairtrial.sweep.bench_plan import BenchOptions, PlannedBench, longest_trial_s
 from fairtrial.sweep.candidate import FROZEN, PROMOTION, read_frozen
-from fairtrial.sweep.execute import Lane, Pass, drive, due_attempts, never_held
+from fairtrial.sweep.execute import Hold, Lane, Pass, drive, due_attempts
 from fairtrial.sweep.loop_sweep import (
     Begun,
     SweepOptions,
@@ -260,7 +260,7 @@ def _run(
         gateway = _start_gateway(stack, inputs, scratch)
         provider = None if gateway is None else _watch_provider(gateway, results, how)
         this_pass = Pass(
-            lane=_lane(results, inputs, gateway, provider, n_workers),
+            lane=_lane(results, inputs, how, gateway, provider, n_workers),
             results=results,
             journal=journal,
             sweep=sweep.sweep,
@@ -339,6 +339,7 @@ def _watch_provider(gateway: GatewayProcess, results: Results, how: SweepOptions
 def _lane(
     results: Results,
     inputs: BenchInputs,
+    how: SweepOptions,
     gateway: GatewayProcess | None,
     provider: ProviderWatch | None,
     n_workers: int,
@@ -371,12 +372,16 @@ def _lane(
             release_directory(gateway.control, directory)
         return lost_row(spec, kind, detail, directory)
 
+    def hold_trial(n_running: int) -> Hold:
+        asked = how.hold(n_running)
+        return asked if asked is not Hold.BEGIN or provider is None else provider.hold(n_running)
+
     return Lane(
         complete=complete,
         void_row=void_row,
         trial_limit_s=longest_trial_s(inputs.arms, timeout_s=options.timeout_s),
         outage_streak=options.outage_streak,
-        hold=never_held if provider is None else provider.hold,
+        hold=hold_trial,
     )
 
 

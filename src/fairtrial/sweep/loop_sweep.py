@@ -30,7 +30,7 @@ from fairtrial.store.reserve import prepare_reserve, release_reserve
 from fairtrial.store.rows import read_rows
 from fairtrial.store.seal import read_seal, set_aside_seal, write_seal
 from fairtrial.store.sweep_file import SweepFile, read_sweep, write_sweep
-from fairtrial.sweep.execute import Due, Event, Lane, Pass, PlannedT, drive, due_attempts
+from fairtrial.sweep.execute import Due, Event, Hold, Lane, Pass, PlannedT, drive, due_attempts, never_held
 from fairtrial.sweep.plan import LoopOptions, PlannedTrial, SubjectFound, move_programs, plan_loop
 from fairtrial.sweep.resolve import changed_inputs, find_subjects, pin_inputs
 from fairtrial.sweep.scratch import end_earlier, open_scratch, scratch_base, scratch_of
@@ -71,6 +71,7 @@ class SweepOptions:
         say: Takes one line for the user's log.
         watch: Takes progress.
         provider_wait_s: Seconds of one pause for a provider in trouble after which the sweep ends (agent lane).
+        hold: Asked before each trial with the number of those that run, as `Lane.hold` is (agent lane).
     """
 
     out: Path | None
@@ -81,6 +82,7 @@ class SweepOptions:
     say: Callable[[str], None]
     watch: Callable[[Event], None]
     provider_wait_s: float = 3600.0
+    hold: Callable[[int], Hold] = never_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,8 @@ class Begun:
         stopped_by: The signal that stopped it, or None.
         seal: The seal's digest; None when the sweep was stopped.
         scratch: The scratch directory when it was kept, else None.
-        tripped: So many endings in a row looked like an outage, or a provider was down for so long, that it stopped.
+        tripped: So many endings in a row looked like an outage, a provider was down for so long, or its caller held it
+            back, that it stopped.
     """
 
     results: Results

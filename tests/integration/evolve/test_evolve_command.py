@@ -42,6 +42,7 @@ from fairtrial.host.clock import monotonic_s, rfc3339, utc_now
 from fairtrial.host.files import remove_tree
 from fairtrial.store.layout import Results
 from fairtrial.sweep.bench_plan import BenchOptions, CandidateOptions
+from fairtrial.sweep.execute import Event
 from fairtrial.sweep.loop_sweep import SweepOptions
 from fairtrial.workspace.skill_layout import read_layout
 
@@ -376,22 +377,28 @@ def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyon
     assert (value["ended"], steps_of(value)) == ("budget", [(0, "propose", "proposed")])
     rows = (out / "generations/0/measure/results.jsonl").read_text().splitlines()
     assert [json.loads(row)["error_kind"] for row in rows] == [None]  # of two trials
-    assert not (out / "generations/0/measure/seal.json").exists()
+    assert json.loads((out / "generations/0/measure/promotion.json").read_text())["run_status"] == "aborted"
     again = printed(fairtrial("resume", out, "--json"), 5)
     assert again["spent_usd"] == value["spent_usd"] > 0.05
     assert (out / "generations/0/measure/results.jsonl").read_text().splitlines() == rows
 
 
-def test_the_time_of_a_pass_ends_it_between_two_trials_and_the_next_pass_runs_the_other(
+def test_when_the_time_of_a_pass_is_over_no_trial_begins_those_that_run_end_and_the_next_pass_runs_the_others(
     world: World, tmp_path: Path
 ) -> None:
     first = tmp_path / "first" / SKILL
     first.parent.mkdir(parents=True)
     first.write_bytes(world.skill.read_bytes() + b"Be thorough.\n")
-    bound, _ = bind_evolution(replace(options_of(world), initial_overlay=str(tmp_path / "first")), tmp_path)
+    options = options_of(world)
+    options = replace(options, bench=replace(options.bench, runs=2), initial_overlay=str(tmp_path / "first"))
+    bound, _ = bind_evolution(options, tmp_path)
     files = create_evolution(tmp_path / "e", now=utc_now(), base=tmp_path)
     scratch = Path(tempfile.mkdtemp(prefix="", dir=os.environ["TMPDIR"]))
     scratch.chmod(0o711)
+
+    def let_time_pass(_event: Event) -> None:
+        over.started_s = monotonic_s() - 3600.0  # it is over when the first trial ends, however fast that is
+
     how = SweepOptions(
         out=None,
         scratch=scratch,
@@ -399,7 +406,7 @@ def test_the_time_of_a_pass_ends_it_between_two_trials_and_the_next_pass_runs_th
         lock_wait_s=0.0,
         report=lambda _results: None,
         say=lambda _line: None,
-        watch=lambda _event: None,
+        watch=let_time_pass,
     )
     bounds = Bounds(generations=1, wall_time_s=3600.0)
     over = Work(
@@ -408,8 +415,8 @@ def test_the_time_of_a_pass_ends_it_between_two_trials_and_the_next_pass_runs_th
         bound=bound,
         bounds=bounds,
         how=how,
-        n_workers=1,
-        started_s=monotonic_s() - 3600.0,  # its time is over when the first trial ends, however fast that is
+        n_workers=2,
+        started_s=monotonic_s(),
     )
     measure = Step(generation=0, kind=StepKind.MEASURE)
     proposed = over.run(Step(generation=0, kind=StepKind.PROPOSE), ())
@@ -419,16 +426,15 @@ def test_the_time_of_a_pass_ends_it_between_two_trials_and_the_next_pass_runs_th
     assert (ended.kind, ended.exit_code) == (EndKind.WALL_TIME, 5)
     results = Results(root=files.generation(0).results(StepKind.MEASURE))
     before = results.results_jsonl.read_text()
-    (row,) = map(json.loads, before.splitlines())  # of two trials
-    assert row["error_kind"] is None
-    assert not results.seal_json.exists()
+    rows = [json.loads(line) for line in before.splitlines()]
+    assert [(row["position_in_block"], row["error_kind"]) for row in rows] == [(0, None), (0, None)]  # of four trials
 
     came_to = replace(over, bounds=Bounds(generations=1)).run(measure, (proposed,))
     assert isinstance(came_to, StepOutcome)
     assert came_to.result is StepResult.KEPT
     after = results.results_jsonl.read_text()
     assert after.startswith(before)
-    assert [json.loads(line)["error_kind"] for line in after.splitlines()] == [None, None]
+    assert [json.loads(line)["error_kind"] for line in after.splitlines()] == [None] * 4
     assert results.seal_json.exists()
     remove_tree(scratch)
 

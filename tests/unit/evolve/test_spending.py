@@ -1,5 +1,6 @@
 """What an evolution has spent, by its records."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from fairtrial.errors import IntegrityError
 from fairtrial.evolve.record import EvolutionFiles, create_evolution
 from fairtrial.evolve.spending import spent_usd
 from fairtrial.evolve.values import StepKind
+from fairtrial.gateway.ledger import Ending, Ledger, WireRow
 from fairtrial.store.attempts import INTENT_SCHEMA, OUTCOME_SCHEMA, describe_artifacts, write_intent, write_outcome
 from fairtrial.store.layout import Results
+from fairtrial.store.redact import Redactor
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
@@ -58,6 +61,18 @@ def test_an_attempt_whose_wire_log_cannot_be_read_cost_nobody_knows_what(files: 
     attempt(files, StepKind.MEASURE, "a", 2.0)
     (attempt(files, StepKind.MEASURE, "b", None, ends=ends) / "wire-work.jsonl").write_bytes(b'{"schema":"other/1"}\n')
     assert spent_usd(files) is None
+
+
+def test_of_an_attempt_that_runs_or_was_cut_off_what_its_wire_log_holds_counts(files: EvolutionFiles) -> None:
+    attempt(files, StepKind.MEASURE, "a", 2.0)
+    directory = attempt(files, StepKind.MEASURE, "b", None, ends=False)
+    call = WireRow(n=1, trial="t", begun_utc="u", method="POST", path="/v1/messages")
+    log = Ledger(directory / "wire-work.jsonl", Redactor())
+    log.begin(call)
+    log.write(replace(call, ending=Ending.ANSWERED, cost_usd=0.5))
+    log.begin(replace(call, n=2))  # under way
+    log.close()
+    assert spent_usd(files) == 2.5
 
 
 def test_a_damaged_record_is_refused(files: EvolutionFiles) -> None:
