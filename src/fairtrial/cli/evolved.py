@@ -112,8 +112,10 @@ def _line(outcome: StepOutcome) -> str:
     parts = [f"generation {outcome.generation}: {outcome.step}: {outcome.result}"]
     if outcome.holdout_uses:
         parts.append("uses of holdout tasks: " + ", ".join(f"{task} {n}" for task, n in outcome.holdout_uses.items()))
-    if outcome.p_false_promotion is not None:
-        parts.append(f"a candidate equal to the incumbent: promoted in {100 * outcome.p_false_promotion:.1f} %")
+    if outcome.step in (StepKind.MEASURE, StepKind.CONFIRM):
+        rate = outcome.p_false_promotion
+        told = "how often cannot be told" if rate is None else f"in about {100 * rate:.1f} %"
+        parts.append(f"a candidate equal to the incumbent: promoted, {told}")
     if outcome.result not in (StepResult.PROPOSED, StepResult.APPLIED):
         parts += outcome.reasons
     return "; ".join(part.rstrip(".") for part in parts)

@@ -1,6 +1,7 @@
 """A promotion in a few lines: for whoever ran the sweep, and for the program that did."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final, cast
 
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.console import Console
 from fairtrial.evidence.gate import Outcome
 from fairtrial.promote.promotion import BoundDecision, Promotion, RunStatus
 from fairtrial.report.document import Document, print_document
+from fairtrial.report.gate import false_promotion_note
 
 __all__ = ["describe_promotion", "print_promotion"]
 
@@ -31,6 +33,7 @@ def describe_promotion(promotion: Promotion) -> dict[str, object]:
                 "promotable": each.promotable,
                 "reasons": _reasons(each),
                 "inadmissible": [dict(reason) for reason in each.inadmissible],
+                "false_promotion": asdict(each.false_promotion),
             }
             for each in promotion.decisions
         ],
@@ -51,6 +54,7 @@ def print_promotion(promotion: Promotion, console: Console) -> None:
         notes.append(f"{each.candidate_arm}: {WORDS[Outcome(str(each.decision['decision']))]}.")
         notes += [f"{each.candidate_arm}: {reason}" for reason in _reasons(each)]
         notes += [f"Not usable ({reason['kind']}): {reason['detail']}" for reason in each.inadmissible]
+        notes.append(f"{each.candidate_arm}: {false_promotion_note(each.false_promotion)}")
     verdict = "may be applied" if promotion.promotable and not is_provisional else "may not be applied"
     title = f"The candidate {verdict}{', in a rehearsal' if promotion.promotable and promotion.rehearsal else ''}."
     print_document(Document(title=title, notes=notes, tables=()), console)

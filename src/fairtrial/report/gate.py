@@ -13,7 +13,7 @@ from fairtrial.report.document import Document, Table, print_document
 from fairtrial.report.reviews import REVIEW_HEADERS, review_cells
 from fairtrial.report.text import figure, signed_figure, yes_no
 
-__all__ = ["gate_json", "print_gate"]
+__all__ = ["false_promotion_note", "gate_json", "print_gate"]
 
 SCHEMA: Final = "gate/1"
 HEADLINES: Final = {
@@ -59,15 +59,21 @@ def _document(report: Verdict) -> Document:
     notes += [f"Not usable ({reason.kind}): {reason.detail}" for reason in report.inadmissible]
     if decision.metric_warning is not None:
         notes.append(f"{policy.metric}: {decision.metric_warning}.")
-    notes.append(_false_promotion_note(report.false_promotion))
+    notes.append(false_promotion_note(report.false_promotion))
     return Document(title=f"{HEADLINES[decision.outcome]}.", notes=notes, tables=[_tasks(report), *_reviews(report)])
 
 
-def _false_promotion_note(found: FalsePromotion) -> str:
+def false_promotion_note(found: FalsePromotion) -> str:
+    """Say how often the policy promotes a candidate equal to the incumbent, and what that is a share of."""
     drawn = f"{found.n_resamples} resamples of the incumbent's own runs, seed {found.seed}"
     if found.p_promoted is None:
         return f"How often this policy promotes an equal candidate cannot be told: {found.unmeasured_reason} ({drawn})."
-    return f"This policy promotes a candidate equal to the incumbent in {100 * found.p_promoted:.1f} % of {drawn}."
+    as_they_are, spread = (100 * n / found.n_resamples for n in (found.n_promoted, found.n_promoted_spread))
+    return (
+        f"About {100 * found.p_promoted:.1f} % of candidates equal to the incumbent are promoted by this policy: the"
+        f" larger of {as_they_are:.1f} % of {drawn}, and {spread:.1f} % of as many that are given the spread that few"
+        " runs hide."
+    )
 
 
 def _tasks(report: Verdict) -> Table:

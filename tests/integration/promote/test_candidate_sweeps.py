@@ -58,7 +58,9 @@ def test_a_candidate_that_wins_goes_from_bench_to_the_project(example: Path, tmp
     assert (earnest.returncode, rehearsed.returncode) == (1, 0), rehearsed.stdout
     assert [reason["kind"] for reason in json.loads(earnest.stdout)["inadmissible"]] == ["scripted"]
     assert json.loads(rehearsed.stdout)["rehearsal"] is True
-    assert json.loads(rehearsed.stdout)["false_promotion"]["p_promoted"] == 0.0
+    rate = json.loads(rehearsed.stdout)["false_promotion"]
+    assert (rate["p_promoted"], rate["n_resamples"]) == (None, 2000), "one task tells nothing"
+    assert [each["false_promotion"] for each in said["decisions"]] == [rate]
 
     project = tmp_path / "project"
     shutil.copytree(example / "skills", project / "skills")
@@ -90,6 +92,8 @@ def test_a_scripted_win_in_earnest_promotes_nothing(example: Path, tmp_path: Pat
     out = tmp_path / "r"
     done = fairtrial(*bench(example, "quick", "--runs", 1, "--min-runs", 1, "--out", out))
     assert done.returncode == 0, done.stderr
+    beside = "How often this policy promotes an equal candidate cannot be told: it takes two runs of each of two tasks"
+    assert beside in " ".join(done.stdout.split())
     promotion = promotion_of(out)
     (decided,) = promotion["decisions"]
     assert (promotion["promotable"], promotion["rehearsal"], decided["decision"]["decision"]) == (

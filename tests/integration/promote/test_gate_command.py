@@ -217,5 +217,5 @@ def test_a_person_reads_the_verdict_its_reasons_and_the_rate(
     printed = " ".join(capsys.readouterr().out.split())
     assert "candidate_workflow is not to be promoted over workflow." in printed
     assert "Not usable (other-model): 6 of 12 rows are of model 'm-2', not 'm-1'." in printed
-    assert "equal to the incumbent in 0.0 % of 2000 resamples" in printed
+    assert "About 0.0 % of candidates equal to the incumbent are promoted by this policy" in printed
     assert "+50.0" in printed

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from fairtrial.evidence.admit import Admission, Reason, ReasonKind
 from fairtrial.evidence.gate import GatePolicy
+from fairtrial.evidence.resample import FalsePromotion
 from fairtrial.evidence.verdict import Verdict, judge_candidate
 from fairtrial.report.gate import gate_json, print_gate
 
@@ -60,6 +61,21 @@ def test_reasons_and_warnings_are_told_and_foreign_text_is_made_visible() -> Non
     text = printed(found)
     assert "Not usable (other-model): of model \\x1b[31m" in text
     assert "num_turns: turns differ in length" in text
+
+
+def test_the_rate_says_which_of_both_shares_it_is() -> None:
+    both = FalsePromotion(
+        seed=5,
+        n_resamples=2000,
+        n_promoted=100,
+        n_promoted_spread=300,
+        n_insufficient=0,
+        p_promoted=0.15,
+        unmeasured_reason=None,
+    )
+    text = printed(replace(verdict(), false_promotion=both))
+    assert "About 15.0 % of candidates equal to the incumbent are promoted by this policy" in text
+    assert "the larger of 5.0 % of 2000 resamples of the incumbent's own runs, seed 5, and 15.0 % of as many" in text
 
 
 def test_a_rate_that_cannot_be_told_is_said_to_be_unknown() -> None:
