@@ -16,7 +16,16 @@ from fairtrial.evidence.endings import is_void
 from fairtrial.evidence.gate import GatePolicy
 from fairtrial.evidence.rows import Row, text
 
-__all__ = ["CLOCK_SKEW", "MAX_AGE_DAYS", "REQUIRED_LIMITS", "Admission", "Reason", "ReasonKind", "admit"]
+__all__ = [
+    "CLOCK_SKEW",
+    "MAX_AGE_DAYS",
+    "REQUIRED_LIMITS",
+    "Admission",
+    "Reason",
+    "ReasonKind",
+    "admit",
+    "recorded_moment",
+]
 
 MAX_AGE_DAYS: Final = 90
 CLOCK_SKEW: Final = timedelta(minutes=5)
@@ -291,12 +300,18 @@ def _note_others(row: Row, fold: _Fold) -> None:
         fold.others.setdefault(str(row.get("arm")), set()).update(map(str, cast("list[object]", others)))
 
 
-def _look_at_its_age(row: Row, fold: _Fold, admission: Admission) -> None:
+def recorded_moment(row: Row) -> datetime | None:
+    """When a row was recorded; None when it does not say so, or not with its time zone."""
     try:
         moment = datetime.fromisoformat(text(row.get("recorded_at")) or "")
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
+        return None
+    return None if moment.tzinfo is None else moment
+
+
+def _look_at_its_age(row: Row, fold: _Fold, admission: Admission) -> None:
+    moment = recorded_moment(row)
+    if moment is None:
         fold.count(ReasonKind.UNDATED, "without a moment of recording")
     elif moment > admission.now + CLOCK_SKEW:
         fold.count(ReasonKind.FROM_THE_FUTURE, "recorded later than now: a clock is wrong")

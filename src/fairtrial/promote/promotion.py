@@ -10,7 +10,7 @@ from typing import Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fairtrial.errors import IntegrityError
-from fairtrial.evidence.admit import CLOCK_SKEW, Admission
+from fairtrial.evidence.admit import CLOCK_SKEW, Admission, recorded_moment
 from fairtrial.evidence.bench import ArmAggregate
 from fairtrial.evidence.endings import is_void
 from fairtrial.evidence.gate import decide, decide_with_voids_as_failures, decision_fields
@@ -24,6 +24,7 @@ from fairtrial.store.layout import Results
 from fairtrial.store.rows import read_rows
 from fairtrial.store.sweep_file import SweepFile, read_sweep
 from fairtrial.sweep.candidate import PROMOTION
+from fairtrial.workspace.overlay import incumbent_of
 
 __all__ = [
     "SCHEMA",
@@ -104,7 +105,7 @@ class Promotion:
     Attributes:
         schema: `promotion/1`.
         generated_at: When.
-        evidence_expires_at: After this it may not be applied.
+        evidence_expires_at: After this it may not be applied: so long after the oldest row that counts.
         run_status: Whether the sweep came to its end; an aborted one is never promotable.
         promotable: Every required arm is promotable.
         rehearsal: A script may have played the model: it is good for trying `apply` out, and for nothing else.
@@ -174,7 +175,7 @@ def make_promotion(
     return Promotion(
         schema=SCHEMA,
         generated_at=rfc3339(now),
-        evidence_expires_at=rfc3339(now + timedelta(days=binding.policy.max_age_days)),
+        evidence_expires_at=rfc3339(_expiry(binding, read, now=now)),
         run_status=status,
         promotable=status is RunStatus.COMPLETE and all(decision.promotable for decision in decisions),
         rehearsal=binding.policy.rehearsal,
@@ -258,14 +259,22 @@ def problems_of(
         n_uncounted: Planned trials without a counting attempt.
     """
     return (
-        *_problems_of_time(promotion, now),
+        *_problems_of_time(promotion, _expiry(binding, read, now=now), now),
         *_problems_of_binding(promotion, sweep, binding),
         *_problems_of_tasks(promotion.selected_tasks),
         *_problems_of_decisions(promotion, read, now=now, n_uncounted=n_uncounted),
     )
 
 
-def _problems_of_time(promotion: Promotion, now: datetime) -> Iterator[str]:
+def _expiry(binding: Binding, read: Callable[[], Iterable[Row]], *, now: datetime) -> datetime:
+    """When the evidence expires: by its oldest counting row, which in a resumed sweep may be far older than its end."""
+    arms = {arm for candidate in binding.required_candidate_arms for arm in (candidate, incumbent_of(candidate))}
+    counting = (row for row in read() if row.get("arm") in arms and not is_void(row))
+    moments = [moment for row in counting if (moment := recorded_moment(row)) is not None]
+    return min([now, *moments]) + timedelta(days=binding.policy.max_age_days)
+
+
+def _problems_of_time(promotion: Promotion, latest: datetime, now: datetime) -> Iterator[str]:
     moments: list[datetime] = []
     for name, text in (
         ("generated_at", promotion.generated_at),
@@ -287,6 +296,8 @@ def _problems_of_time(promotion: Promotion, now: datetime) -> Iterator[str]:
         yield "it expires before it was generated"
     if expires - generated > timedelta(days=promotion.binding.policy.max_age_days):
         yield f"it expires later than {promotion.binding.policy.max_age_days} days after it was generated"
+    elif expires > latest:
+        yield f"it expires later than {promotion.binding.policy.max_age_days} days after its oldest row"
     if expires <= now:
         yield f"its evidence expired on {promotion.evidence_expires_at}; measure again"
 

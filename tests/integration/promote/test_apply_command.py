@@ -118,10 +118,13 @@ def make_sealed(
         more: dict[str, object] | None = None,
         n_more_planned: int = 0,
         policy: BoundPolicy | None = None,
+        oldest: datetime | None = None,
         **changes: object,
     ) -> Results:
         binding = bind(project, candidate, policy=policy or BoundPolicy())
         rows = make_pairs(tasks=1, candidate_overlay_digest=binding.candidate_overlay_digest, **changes)
+        if oldest is not None:
+            rows[0]["recorded_at"] = rfc3339(oldest)
 
         def before_seal(results: Results) -> None:
             freeze_overlay(read_overlay(candidate, LAYOUT), results.root / "candidate")
@@ -170,8 +173,26 @@ def test_the_promotion_is_read_as_it_was_written(make_sealed: Callable[..., Resu
     assert decision.decision["decision"] == "promote"
     assert promotion.binding.required_candidate_arms == ("candidate_workflow",)
     assert promotion.binding.target_base_digests.keys() == {CANONICAL, MIRROR}
-    left = datetime.fromisoformat(promotion.evidence_expires_at) - datetime.fromisoformat(promotion.generated_at)
-    assert left == timedelta(days=90)
+
+
+def test_evidence_expires_90_days_after_its_oldest_row_however_late_the_sweep_ended(
+    make_sealed: Callable[..., Results], project: Path
+) -> None:
+    oldest = utc_now() - timedelta(days=80)
+    results = make_sealed(oldest=oldest)
+    promotion = read_promotion(results)
+    assert promotion.promotable
+    assert promotion.evidence_expires_at == rfc3339(oldest + timedelta(days=90))
+    refuse(results, project, NotPromotableError, "expired on", now=oldest + timedelta(days=90, seconds=5))
+
+
+def test_an_expiry_of_91_days_after_the_oldest_row_is_refused(
+    make_sealed: Callable[..., Results], project: Path
+) -> None:
+    oldest = utc_now() - timedelta(days=80)
+    late = rfc3339(oldest + timedelta(days=91))
+    results = make_sealed(oldest=oldest, edit=lambda document: document.update(evidence_expires_at=late))
+    refuse(results, project, NotPromotableError, "later than 90 days after its oldest row")
 
 
 def refuse(
