@@ -252,7 +252,8 @@ class Context(Protocol):
     def prove(self, installation: ContextInstallation, markers: Sequence[str]) -> ContextCommand:
         """What asks a finished index for every entity that holds a marker, and prints each: nothing, when it is free.
 
-        The lane also looks for the markers in the bytes of every file; this is for what stands there in another form.
+        A marker within a longer word (letters, digits and `_` of ASCII) is none, as where the tree is looked at. The
+        lane also looks for the markers in the bytes of every file; this is for what stands there in another form.
         """
         ...
 

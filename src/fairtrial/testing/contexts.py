@@ -52,6 +52,7 @@ _FILES: Final = {
     "calc.py": "def add(a, b):\n    return a + b\n",
     "uses.py": "from calc import add\n\n\ndef twice(a):\n    return add(a, a)\n",
     "notes.py": "def points_at_it():\n    return 'answers/solution.py'\n",
+    "longer.py": "def unanswers():\n    return 'unanswers'\n",
     "answers/solution.py": "def the_hidden_answer():\n    return 5\n",
 }
 _TASK: Final = {
@@ -209,7 +210,8 @@ def _an_index(world: ContextWorld) -> None:
 
 def _a_query(world: ContextWorld) -> None:
     _require(world.prove("twice") != b"", "its query does not find the function 'twice', which the tree has")
-    for marker in ("the_hidden_answer", "points_at_it", NOWHERE):
+    _require(world.prove("unanswers") != b"", "its query does not find 'unanswers', which the tree has")
+    for marker in ("the_hidden_answer", "points_at_it", NOWHERE, "answers"):
         said = world.prove(marker)
         _require(said == b"", f"its query finds {marker!r}: {said[:200]!r}")
 

@@ -15,7 +15,7 @@ from fairtrial.payload import __path__ as payload_path
 SCRIPT: Final = Path(payload_path[0]) / "gitnexus_index.py"
 PROGRAM: Final = """
 import json, os, pathlib, subprocess, sys
-index, said = pathlib.Path(os.environ["INDEX"]), json.loads(os.environ["SAID"])
+index, said = pathlib.Path(os.environ["INDEX"]), json.loads(pathlib.Path(os.environ["SAID"]).read_text())
 if sys.argv[1] == "analyze":
     print("Analyzing")
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
@@ -58,10 +58,11 @@ def run(tmp_path: Path, index: Path) -> Run:
 
     def call(word: str, *markers: str, said: object = None) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-I", "-S", SCRIPT, word, index, sys.executable, tmp_path / "program.py"]
+        (tmp_path / "said").write_text(json.dumps({} if said is None else said))
         return subprocess.run(
             [*command, *(("--", *markers) if markers else ())],
             cwd=tree,
-            env={**env, "SAID": json.dumps({} if said is None else said)},
+            env={**env, "SAID": str(tmp_path / "said")},
             capture_output=True,
             text=True,
             check=False,
@@ -104,17 +105,38 @@ def test_a_proof_asks_once_for_nodes_and_once_for_relations_and_says_nothing_whe
     done = run("prove", "hidden/it's", "b\\c", said=[nothing, nothing])
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     condition = r"CAST(e AS STRING) CONTAINS 'hidden/it\'s' OR CAST(e AS STRING) CONTAINS 'b\\c'"
-    ends = f"WHERE {condition} RETURN CAST(e AS STRING) AS entity LIMIT 20"
+    ends = f"WHERE {condition} RETURN CAST(e AS STRING) AS entity LIMIT 10000"
     assert (index / "asked").read_text().splitlines() == [f"MATCH (e) {ends}", f"MATCH ()-[e]->() {ends}"]
 
 
-@pytest.mark.parametrize(
-    "answers", [('{"markdown": "| hit |", "row_count": 1}', "[]"), ("[]", '[{"entity": "| hit |"}]')]
-)
-def test_what_a_proof_finds_is_printed(run: Run, answers: tuple[str, str]) -> None:
+def table(*rows: str) -> str:
+    """An answer as GitNexus writes it."""
+    return json.dumps({"markdown": "\n".join(["| entity |", "| --- |", *rows]), "row_count": len(rows)})
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_a_proof_finds_is_printed(run: Run, place: int) -> None:
     assert run("build").returncode == 0
-    done = run("prove", "m", said=answers)
-    assert (done.returncode, "| hit |" in done.stdout) == (0, True), done.stderr
+    answers = ["[]", "[]"]
+    answers[place] = table("| {text: import tests, run} |", "| {text: unittests} |", "| {path: a/tests/b.py} |")
+    done = run("prove", "m", "tests", said=answers)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["| {text: import tests, run} |", "| {path: a/tests/b.py} |"]
+
+
+def test_a_name_within_a_longer_word_is_not_found(run: Run) -> None:
+    assert run("build").returncode == 0
+    within = table("| {name: run_unittests, text: import testsuite} |", "| {text: x.bak} |")
+    done = run("prove", "tests", "ests", "x.b", said=[within, within])
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_more_than_can_be_looked_at_proves_nothing(run: Run) -> None:
+    assert run("build").returncode == 0
+    done = run("prove", "tests", said=["[]", table(*["| unittests |"] * 10_000)])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "10000 entities or more hold a hidden name" in done.stderr
+    assert run("prove", "tests", said=["[]", table(*["| unittests |"] * 9_999)]).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -123,6 +145,10 @@ def test_what_a_proof_finds_is_printed(run: Run, answers: tuple[str, str]) -> No
         ('{"error": "no table"}', "no answer to a query"),
         ('{"error": "no table", "row_count": 0}', "no answer to a query"),
         ('{"row_count": false}', "no answer to a query"),
+        ('{"markdown": "| entity |\\n| --- |", "row_count": 1}', "no answer to a query"),
+        ('{"markdown": "| entity |\\n| --- |\\n| x |", "row_count": 0}', "no answer to a query"),
+        ('{"markdown": "| other |\\n| --- |\\n| x |", "row_count": 1}', "no answer to a query"),
+        ('[{"entity": "x"}]', "no answer to a query"),
         ('{"row_count": 1, "row_count": 0}', "a key is there twice"),
         ("NaN", "NaN is no JSON"),
         ("", "no JSON"),
