@@ -27,6 +27,7 @@ MODULES: Final = f"{CONTEXT_ROOT}/node_modules"
 SCRIPT: Final = f"{CONTEXT_ROOT}/gitnexus_index.py"
 BUILD_S: Final = 3600.0
 PROVE_S: Final = 2 * 300.0
+VERSION: Final = "1.6.12"
 OLDEST_NODE: Final = (22, 18)
 _ASK_S: Final = 20.0
 _NODE_VERSION: Final = re.compile(rb"v((\d+)\.(\d+)\.\d+)\s*")
@@ -44,8 +45,8 @@ _BUILD: Final = {
 class GitNexus:
     """GitNexus on a Node of its own, and `payload/gitnexus_index.py`."""
 
-    tested_version: ClassVar[str] = "gitnexus 1.6.12, node 22.20.0"
-    install: ClassVar[str] = "npm install gitnexus@1.6.12 node@22, and node_modules/.bin on PATH"
+    tested_version: ClassVar[str] = f"gitnexus {VERSION}, node 22.20.0"
+    install: ClassVar[str] = f"npm install gitnexus@{VERSION} node@22, and node_modules/.bin on PATH"
     licence: ClassVar[str] = "its licence (PolyForm Noncommercial 1.0.0) forbids commercial use"
     tools: ClassVar[tuple[str, ...]] = (
         *("api_impact", "check", "context", "detect_changes", "explain", "impact", "list_repos", "pdg_query", "query"),
@@ -70,6 +71,8 @@ class GitNexus:
             version = parse_object((package / "package.json").read_bytes()).get("version")
         except (OSError, MalformedJsonError) as problem:
             return self._missing(f"{package}/package.json cannot be read: {problem}")
+        if version != VERSION:
+            return self._missing(f"{package} is gitnexus {version}, and only {VERSION} is proven")
         node = _find_node(package.parent)
         if node is None:
             return self._missing(f"no Node {'.'.join(map(str, OLDEST_NODE))} or newer beside it or on PATH")

@@ -1,5 +1,6 @@
 """The context `gitnexus` without a sandbox: what it finds on a host, and what it asks for."""
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +12,12 @@ from fairtrial.model.context import INDEX, ContextInstallation
 HERE: Final = ContextInstallation(programs={"gitnexus": ("node", "cli.js"), "script": ("python3", "script.py")})
 
 
-def write_package(root: Path, *, node: str | None) -> Path:
+def write_package(root: Path, *, node: str | None, version: str = "1.6.12") -> Path:
     """An installation as npm lays it out; `node` is what the Node beside it says of its version."""
     package, programs = root / "node_modules" / "gitnexus", root / "node_modules" / ".bin"
     (package / "dist").mkdir(parents=True)
     programs.mkdir()
-    (package / "package.json").write_text('{"name": "gitnexus", "version": "1.6.12"}')
+    (package / "package.json").write_text(json.dumps({"name": "gitnexus", "version": version}))
     (package / "dist" / "index.js").write_text("")
     (package / "dist" / "index.js").chmod(0o755)
     (programs / "gitnexus").symlink_to("../gitnexus/dist/index.js")
@@ -38,7 +39,18 @@ def test_it_is_found_with_the_node_beside_it(tmp_path: Path, monkeypatch: pytest
     assert all(path.resolve() == path for path in mounted.values())
 
 
-def test_another_version_than_the_tested_one_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", ["1.6.11", "1.6.12-rc.1", "1.6.13"])
+def test_another_version_than_the_proven_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setenv("PATH", str(write_package(tmp_path, node="v22.20.0", version=version)))
+    probe = GitNexus().probe()
+    assert (probe.installation, probe.version) == (None, None)
+    assert f"is gitnexus {version}, and only 1.6.12 is proven" in str(probe.missing)
+    assert str(probe.missing).endswith(GitNexus.install)
+
+
+def test_another_node_than_the_tested_one_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(write_package(tmp_path, node="v24.11.1")))
     assert GitNexus().probe().details == {"untested": f"tested with {GitNexus.tested_version}"}
 
