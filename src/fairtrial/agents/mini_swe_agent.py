@@ -36,15 +36,22 @@ SUBMITTED: Final = "Submitted"
 ONE_SHELL: Final = "its one tool is bash"
 TELL_VERSION: Final = "import importlib.metadata as m; print(m.version('mini-swe-agent'))"
 # The trajectory is written with line breaks; a line is what is read here. It holds each command's whole output besides
-# what of it the model saw: a line with that may be longer than any that is read. All that the agent itself prints goes
-# to standard error.
+# what of it the model saw, and what the last one submitted three times, which no model sees: a line with that may be
+# longer than any that is read. All that the agent itself prints goes to standard error.
 SHORTEN: Final = """
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     trajectory = json.load(file)
+ends = [trajectory.get("info")]
 for message in trajectory.get("messages", ()):
     if isinstance(message.get("extra"), dict):
         message["extra"].pop("raw_output", None)
+    if message.get("role") == "exit":
+        ends += message, message.get("extra")
+for end in ends:
+    for name in {"content", "submission"} & {*(end or ())}:
+        if isinstance(end[name], str):
+            end[name] = end[name][:4096]
 print(json.dumps(trajectory))
 """
 PRINT_TRAJECTORY: Final = (

@@ -259,9 +259,11 @@ MINI = """
 import json, sys
 print("all that it prints itself")
 tool = {"role": "tool", "content": "shortened", "extra": {"returncode": 0, "raw_output": "x" * (17 << 20)}}
+large = "s" * (6 << 20)
+end = {"role": "exit", "content": large, "extra": {"exit_status": "Submitted", "submission": large}}
 with open(sys.argv[-1], "w") as file:
-    messages = [{"role": "user", "content": "m"}, tool]
-    json.dump({"info": {"exit_status": "Submitted"}, "messages": messages}, file, indent=2)
+    messages = [{"role": "user", "content": "m" * 5000}, tool, end]
+    json.dump({"info": {"exit_status": "Submitted", "submission": large}, "messages": messages}, file, indent=2)
 sys.exit(3)
 """
 
@@ -275,5 +277,9 @@ def test_what_mini_prints_is_one_line_that_can_be_read_however_much_its_commands
     (line,) = done.stdout.splitlines()
     assert len(line) < LONGEST_LINE_BYTES
     tool = {"role": "tool", "content": "shortened", "extra": {"returncode": 0}}
-    assert json.loads(line)["messages"] == [{"role": "user", "content": "m"}, tool]
+    said = "s" * 4096
+    end = {"role": "exit", "content": said, "extra": {"exit_status": "Submitted", "submission": said}}
+    trajectory = json.loads(line)
+    assert trajectory["messages"] == [{"role": "user", "content": "m" * 5000}, tool, end]
+    assert trajectory["info"]["submission"] == said
     assert MiniSweAgent().read_report([line]).ending == "Submitted"
