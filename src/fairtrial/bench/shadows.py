@@ -8,21 +8,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Final
 
-from fairtrial.bench.trial import skill_places
+from fairtrial.bench.trial import read_skill_places
 from fairtrial.errors import UsageError
 from fairtrial.host.git import git
 from fairtrial.model.bench import Arm, Task
 
 __all__ = ["refuse_shadowed_skills"]
-
-_BESIDES: Final[Mapping[str, tuple[str, ...]]] = {
-    ".codex/skills": (".agents/skills",),
-    ".config/opencode/skills": (".agents/skills", ".opencode/skill", ".opencode/skills"),
-    ".gemini/skills": (".agents/skills",),
-}
-"""Where in a tree an agent looks besides, by where it looks for its user's skills."""
 
 
 def refuse_shadowed_skills(tasks: Sequence[Task], arms: Sequence[Arm], directories: Mapping[str, str | None]) -> None:
@@ -40,7 +32,7 @@ def refuse_shadowed_skills(tasks: Sequence[Task], arms: Sequence[Arm], directori
     given = [(arm, skill) for arm in arms for skill in arm.skills if directories[arm.agent] is not None]
     for task, (arm, skill) in product(tasks, given):
         directory = directories[arm.agent]
-        for place in (*skill_places(directory), *_BESIDES.get(directory or "", ())):
+        for place in read_skill_places(directory):
             found = _in_tree(task, f"{place}/{skill.name}")
             if "SKILL.md" in found and found != {blob.name: blob.sha256 for blob in skill.files}:
                 raise UsageError(

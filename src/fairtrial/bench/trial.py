@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -59,6 +59,7 @@ __all__ = [
     "CHANGE",
     "between",
     "demanded_skills",
+    "read_skill_places",
     "rewritten_skill",
     "run_bench_trial",
     "shown_paths",
@@ -69,6 +70,12 @@ CHANGE: Final = "change.tar"
 PATCH: Final = "change.patch"
 SKILLS: Final = ".claude/skills"
 """Where many agents look, whatever place of their own they have."""
+READ_BESIDES: Final[Mapping[str, tuple[str, ...]]] = {
+    ".codex/skills": (".agents/skills",),
+    ".config/opencode/skills": (".agents/skills", ".opencode/skill", ".opencode/skills"),
+    ".gemini/skills": (".agents/skills",),
+}
+"""Where in a tree an agent looks besides, by where it looks for its user's skills."""
 DETAIL_CHARACTERS: Final = 2000
 SHOWN_PATHS: Final = 1000
 SHOWN_CHARACTERS: Final = 100_000
@@ -215,7 +222,7 @@ def _work(
     """Run the phases in order; the first that is not good is the last."""
     work, bench = _Work(), spec.bench
     proofs: list[bool | None] = []
-    places = skill_places(agent.agent.skills_directory)
+    places = read_skill_places(agent.agent.skills_directory)
     for phase in bench.arm.phases:
         order = SessionOrder(
             spec=spec,
@@ -309,6 +316,11 @@ def _end_of_phase(
 def skill_places(directory: str | None) -> tuple[str, ...]:
     """Where skills lie in a tree for an agent that looks for its user's in this directory; pure."""
     return (SKILLS,) if directory is None or directory == SKILLS else (SKILLS, directory)
+
+
+def read_skill_places(directory: str | None) -> tuple[str, ...]:
+    """Those, and where else in a tree such an agent looks for skills; pure."""
+    return (*skill_places(directory), *READ_BESIDES.get(directory or "", ()))
 
 
 def rewritten_skill(changed: Change, phases: tuple[Phase, ...], places: tuple[str, ...]) -> bytes | None:

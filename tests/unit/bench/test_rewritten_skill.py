@@ -7,7 +7,7 @@ from fairtrial.agents.codex import Codex
 from fairtrial.agents.gemini_cli import GeminiCli
 from fairtrial.agents.nop import Nop
 from fairtrial.agents.opencode import OpenCode
-from fairtrial.bench.trial import rewritten_skill, skill_places
+from fairtrial.bench.trial import read_skill_places, rewritten_skill
 from fairtrial.model.bench import Phase
 from fairtrial.protocols import Agent
 from fairtrial.workspace.change import Change, Entry, Kind
@@ -17,7 +17,7 @@ PHASES = (Phase(name="plan", prompt="", skill="acme-plan"), Phase(name="work", p
 
 def rewritten(agent: type[Agent], *paths: str, phases: tuple[Phase, ...] = PHASES) -> bytes | None:
     entries = tuple(Entry(path=path.encode(), kind=Kind.FILE, existed=True, content=b"x") for path in paths)
-    return rewritten_skill(Change(entries=entries), phases, skill_places(agent.skills_directory))
+    return rewritten_skill(Change(entries=entries), phases, read_skill_places(agent.skills_directory))
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,9 @@ def rewritten(agent: type[Agent], *paths: str, phases: tuple[Phase, ...] = PHASE
         (OpenCode, ".config/opencode/skills"),
         (Codex, ".claude/skills"),
         (Nop, ".claude/skills"),
+        (Codex, ".agents/skills"),
+        (GeminiCli, ".agents/skills"),
+        (OpenCode, ".opencode/skill"),
     ],
 )
 def test_a_demanded_skill_is_found_wherever_the_agent_looks(agent: type[Agent], place: str) -> None:
