@@ -76,8 +76,12 @@ def command(
                     open_results(directory), tree, now=utc_now(), watch=watch, use=use, expect=expect
                 )
             except _StopError:
-                click.echo("fairtrial: stopped; everything is as it was", err=True)
-                return 128 + (stop.signal_number or 0)
+                number = stop.signal_number or 0
+                said = f"stopped by signal {number}; everything is as it was: run it again"
+                click.echo(f"fairtrial: {said}", err=True)
+                if as_json:
+                    print_json({"schema": "error/1", "exit_code": 128 + number, "message": said})
+                return 128 + number
     if as_json:
         print_json({"schema": "apply/1", "replaced": list(replaced), "recovered": list(done)})
     else:

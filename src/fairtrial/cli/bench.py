@@ -7,6 +7,7 @@ import click
 
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.task_file import check_model_name
+from fairtrial.bench.tasks import read_task_file
 from fairtrial.cli.finish import finish_bench
 from fairtrial.cli.gating import policy_options
 from fairtrial.cli.options import (
@@ -174,6 +175,7 @@ def command(
         engine=engine,
         candidate=candidate,
     )
+    _require_none_held_out(options)
     if unsafe_no_sandbox:
         LOG.warning("NO SANDBOX: commands of the model run on this host as its user; these rows never promote")
     if dry_run:
@@ -192,6 +194,16 @@ def command(
         )
         begun = begin_bench(options, how, n_workers=workers, promoter=Gate())
     return finish_bench(begun, as_json=as_json)
+
+
+def _require_none_held_out(options: BenchOptions) -> None:
+    """Leave tasks that are held out to the final gate, where each use of them is noted."""
+    held_out = {task.id for task in read_task_file(Path(options.tasks))[1].tasks if task.holdout}
+    if named := [name for name in options.only if name in held_out]:
+        raise UsageError(
+            f"--only: {named[0]!r} is held out for the final gate of `fairtrial evolve`, which notes each use; name"
+            " other tasks, or take its `holdout` mark away: then it is no clean test any more"
+        )
 
 
 def _print_plan(options: BenchOptions, scratch: Path | None, *, as_json: bool) -> int:

@@ -369,6 +369,17 @@ def test_a_dry_run_says_what_would_be_done_and_makes_nothing(world: World, tmp_p
     assert not (world.root / "tasks.holdout.jsonl").exists()
 
 
+def test_bench_refuses_a_task_that_is_held_out_for_the_final_gate(world: World, tmp_path: Path) -> None:
+    common = ("--tasks", world.tasks, "--arms", "baseline", "--agent", "nop", "--model", MODEL, "--out", tmp_path / "r")
+    value = printed(fairtrial("bench", *common, "--only", "linear,amounts", "--json"), 2)
+    assert "--only: 'amounts' is held out for the final gate" in value["message"]
+    assert not (tmp_path / "r").exists()
+    plan = fairtrial("bench", *common, "--dry-run")
+    assert plan.returncode == 0, plan.stderr
+    assert "linear" in plan.stdout
+    assert "amounts" not in plan.stdout
+
+
 def test_a_spent_budget_ends_it_with_5_between_two_trials_and_no_pass_goes_beyond_it(
     world: World, tmp_path: Path
 ) -> None:

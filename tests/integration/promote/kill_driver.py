@@ -1,6 +1,6 @@
 """Runs one transaction after another in a child that kills itself with SIGKILL before its n-th call of the system.
 
-Usage: kill_driver.py DIRECTORY publish|recover. Prints a line of JSON for each n, until a child comes through.
+Usage: kill_driver.py DIRECTORY publish|undo|recover. Prints a line of JSON for each n, until a child comes through.
 """
 
 import json
@@ -46,12 +46,13 @@ def kill_before(n: int) -> None:
     transaction.exchange = recovery.exchange = fatal(transaction.exchange)  # type: ignore[assignment]
 
 
-def run_killed(n: int, act: Callable[[], object]) -> bool:
+def run_killed(n: int, act: Callable[[], object], *, counted_from_the_start: bool = True) -> bool:
     """Run it in a child that dies before its n-th call; True when it came through."""
     child = os.fork()
     if child == 0:
         try:
-            kill_before(n)
+            if counted_from_the_start:
+                kill_before(n)
             act()
             os._exit(0)
         finally:
@@ -61,6 +62,28 @@ def run_killed(n: int, act: Callable[[], object]) -> bool:
         assert os.WEXITSTATUS(status) == 0, f"the child failed at call {n}"
         return True
     return False
+
+
+class StoppedError(Exception):
+    """Makes a transaction undo what it did."""
+
+
+def undo_killed(root: Path, n: int) -> None:
+    """Stop a transaction after its second exchange, and die before the n-th call of what undoes it."""
+    seen = []
+
+    def watch(step: transaction.Step, path: str) -> None:
+        if step is transaction.Step.EXCHANGED:
+            seen.append(path)
+        if len(seen) == 2:
+            kill_before(n)
+            raise StoppedError
+
+    try:
+        publish(root, CHANGES, now=NOW, watch=watch)
+    except StoppedError:
+        return
+    raise AssertionError("nothing was undone")
 
 
 def look_away(_step: transaction.Step, _path: str) -> None:
@@ -73,6 +96,8 @@ def main(directory: Path, what: str) -> None:
         root = make_tree(directory / "tree")
         if what == "publish":
             through = run_killed(n, partial(publish, root, CHANGES, now=NOW, watch=look_away))
+        elif what == "undo":
+            through = run_killed(n, partial(undo_killed, root, n), counted_from_the_start=False)
         else:
             interrupt_after_two(root)
             through = run_killed(n, partial(recover, root))

@@ -512,8 +512,8 @@ def test_a_kept_incumbent_has_exit_code_1(make_sealed: Callable[..., Results], p
     assert run(["apply", str(results.root), "--check"]) == 1
 
 
-def test_a_signal_puts_everything_back(
-    make_sealed: Callable[..., Results], project: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_signal_puts_everything_back_and_says_so(
+    make_sealed: Callable[..., Results], project: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     results = make_sealed()
 
@@ -523,6 +523,13 @@ def test_a_signal_puts_everything_back(
 
     monkeypatch.setattr(cli_apply, "apply_promotion", stopped)
     assert run(["apply", str(results.root), "--project", str(project)]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().out == ""
+    assert run(["apply", str(results.root), "--project", str(project), "--json"]) == 128 + signal.SIGTERM
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": "error/1",
+        "exit_code": 128 + signal.SIGTERM,
+        "message": f"stopped by signal {int(signal.SIGTERM)}; everything is as it was: run it again",
+    }
     assert prose(project) == ["old prose\n"] * 2
     assert [path.name for path in project.glob(".fairtrial-*")] == []
 

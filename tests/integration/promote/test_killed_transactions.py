@@ -53,6 +53,20 @@ def test_a_kill_at_any_call_leaves_a_whole_tree_or_says_what_to_do(directory: Pa
     assert {(each["old_after"], each["by_hand"]) for each in mixed} == {(3, True), (3, False)}
 
 
+def test_a_kill_at_any_call_of_what_undoes_a_transaction_leaves_the_old_tree_or_says_how_to_get_it(
+    directory: Path,
+) -> None:
+    found = drive(directory, "undo")
+    assert found[-1]["through"]
+    assert (found[-1]["old"], found[-1]["new"], found[-1]["has_recovery"]) == (3, 0, False)
+    # Two files are put back: kills came before, between and after that.
+    assert {(each["old"], each["new"]) for each in found} == {(1, 2), (2, 1), (3, 0)}
+    for each in found:
+        assert each["has_recovery"] or each["old"] == 3, each
+        assert each["unnamed"] == [], each
+        assert (each["old_after"], each["new_after"], each["left_after"]) == (3, 0, []), each
+
+
 def test_a_recovery_that_is_killed_at_any_call_can_be_run_again(directory: Path) -> None:
     found = drive(directory, "recover")
     assert found[-1]["through"]
