@@ -10,6 +10,7 @@ from fairtrial.gateway.exchange import Exchange
 from fairtrial.gateway.ledger import Ending
 from fairtrial.gateway.state import TrialState
 from fairtrial.host.files import remove_tree
+from fairtrial.wire.loop import in_thread
 from fairtrial.wire.serve import HttpServer, Incoming
 
 __all__ = ["Trial"]
@@ -68,4 +69,4 @@ class Trial:
         await self._server.stop()
         if self._directory is not None and self._directory.exists():
             remove_tree(self._directory)
-        return self._state.close()
+        return await in_thread(self._state.close)  # it reads the whole log again, and other trials' streams go on

@@ -10,6 +10,7 @@ __all__ = [
     "Bell",
     "Slots",
     "Task",
+    "in_thread",
     "loop_s",
     "report_errors_to",
     "run_until_done",
@@ -46,6 +47,15 @@ async def within_s(duration_s: float, work: Coroutine[None, None, T]) -> T:
     """
     async with asyncio.timeout(duration_s):
         return await work
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do what takes long while others run. It is waited for even if whoever asked is cancelled meanwhile."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    finally:
+        await asyncio.wait({working})
 
 
 def start_task(work: Coroutine[None, None, None]) -> Task:
