@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from fairtrial import __version__
 from fairtrial.bench.arm_plugin import PluginPlace
@@ -57,6 +58,27 @@ __all__ = [
 ]
 
 OPTIONS: Final[TypeAdapter[BenchOptions]] = TypeAdapter(BenchOptions)
+
+
+class _Bound(TypedDict):
+    """What is read of each task of a plan before it is compared as a whole."""
+
+    id: str
+    resolved_sha: str
+
+
+class _Recorded(TypedDict):
+    """What else of a `sweep.json` is used before the plan is compared with what is there now."""
+
+    created_utc: str
+    scratch: str
+    inputs: dict[str, str]
+    environments: dict[str, list[object]]
+    tasks: list[_Bound]
+    plan: list[object]
+
+
+RECORDED: Final = TypeAdapter(_Recorded)
 MAX_SCRIPT_BYTES: Final = 1 << 20
 
 
@@ -279,9 +301,10 @@ def recorded_options(results: Results, sweep: SweepFile) -> BenchOptions:
         IntegrityError: It does not have the form that this version writes.
     """
     try:
+        RECORDED.validate_python(sweep.document)
         return OPTIONS.validate_python(sweep.document["options"])
     except (ValidationError, KeyError) as problem:
-        raise IntegrityError(f"{results.sweep_json}: not options of this version: {problem}") from problem
+        raise IntegrityError(f"{results.sweep_json}: not a plan that this version understands: {problem}") from problem
 
 
 def recorded_bindings(sweep: SweepFile) -> dict[str, Mapping[str, object]]:
