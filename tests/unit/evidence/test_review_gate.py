@@ -1,6 +1,7 @@
 """The gate's rules for arms that review, each with a case that comes out otherwise when the rule is taken out."""
 
 import contextlib
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,9 +200,9 @@ def test_a_void_that_was_superseded_counts_as_a_wrong_verdict_of_the_candidate()
 
 def test_an_equal_candidate_is_promoted_as_often_as_the_incumbents_own_reviews_scatter() -> None:
     steady, unsteady = BenchFold(), BenchFold()
-    for run in range(4):
-        steady.add({"task": "a", "arm": "review", "run": run, **row(defect(0.8))})
-        unsteady.add({"task": "a", "arm": "review", "run": run, **row(defect(0.5 + 0.1 * run))})
+    for task, run in itertools.product("ab", range(4)):
+        steady.add({"task": task, "arm": "review", "run": run, **row(defect(0.8))})
+        unsteady.add({"task": task, "arm": "review", "run": run, **row(defect(0.5 + 0.1 * run))})
 
     assert estimate_false_promotion(steady.counted_runs("review"), POLICY, seed=1).p_promoted == 0.0
     p_promoted = estimate_false_promotion(unsteady.counted_runs("review"), POLICY, seed=1).p_promoted
