@@ -175,7 +175,8 @@ def command(
         engine=engine,
         candidate=candidate,
     )
-    _require_none_held_out(options)
+    if options.only:
+        _require_none_held_out(options)
     if unsafe_no_sandbox:
         LOG.warning("NO SANDBOX: commands of the model run on this host as its user; these rows never promote")
     if dry_run:
