@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,37 @@ def test_a_wrong_solution_fails(judge_tool: JudgeCommand) -> None:
     verdict = judge_tool("print(5)")
     assert_failed(verdict)
     assert verdict.returncode == 1
+
+
+LEAVE = "import os\nos._exit(0)\n"
+PLUGIN = {
+    "e.dist-info": Path("e"),
+    "e/METADATA": "Name: e\nVersion: 1\n",
+    "e/entry_points.txt": "[pytest11]\ne = e_plugin\n",
+}
+OWN = "from tool import double\ndef test_double(): assert double(2) == 4\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "restored"),
+    [
+        ({"sitecustomize/__init__.py": LEAVE}, "sitecustomize/__init__.py"),
+        ({"usercustomize": Path("u"), "u/__init__.py": LEAVE}, "usercustomize"),
+        ({**PLUGIN, "e_plugin.py": LEAVE}, "e.dist-info"),
+    ],
+    ids=["a package", "a package behind a link", "a plugin"],
+)
+def test_what_python_and_pytest_load_by_themselves_is_not_there_in_whatever_form(
+    judge: JudgeCommand, change: dict[str, str | Path], restored: str
+) -> None:
+    command = f"export PYTHONPATH=.; python3 -m pytest -q $FAIRTRIAL_ORACLE_ROOT/test_own.py && {PROVE}"
+    oracle = judge.oracle(command, {"test_own.py": OWN})
+    base = {"tool.py": "def double(n): return n\n"}
+    verdict = judge(oracle, judge.tree(base, change))
+    assert_failed(verdict)
+    assert verdict.restored == (restored,)
+    solved = judge(oracle, judge.tree(base, {**change, "tool.py": "def double(n): return 2 * n\n"}))
+    assert solved.passed, solved
 
 
 def test_a_status_of_0_without_proof_fails_and_says_so(judge_tool: JudgeCommand) -> None:

@@ -183,7 +183,7 @@ def go_cache() -> Iterator[Path]:
 def judge_change(judge: JudgeChange, language: Language) -> JudgeChange:
     """Judge the language's base with its module made another one."""
 
-    def run(text: str | None, **more: str) -> OracleVerdict:
+    def run(text: str | None, **more: str | Path) -> OracleVerdict:
         oracle = judge.oracle(
             language.command,
             {language.target: language.tests},
@@ -249,6 +249,9 @@ def test_a_cargo_setting_that_replaces_what_runs_the_tests_is_not_used(judge_cha
     verdict = judge_change(None, **{".cargo/config.toml": setting})
     assert_failed(verdict)
     assert verdict.restored == (".cargo/config.toml",)
+    verdict = judge_change(None, **{".cargo": Path("conf"), "conf/config.toml": setting})
+    assert_failed(verdict)
+    assert verdict.restored == (".cargo",)
 
 
 @pytest.mark.parametrize("language", [tried(GO)], indirect=True)

@@ -5,6 +5,7 @@ told (flagged), what of that an oracle must not run with (put back as the base h
 """
 
 import json
+import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,8 +38,10 @@ _RUNNER_FILES: Final = (
 )
 """Names that are given for a test runner only."""
 _INTERPRETER_FILES: Final = (
-    "sitecustomize.py",
-    "usercustomize.py",
+    "sitecustomize",
+    "sitecustomize.*",
+    "usercustomize",
+    "usercustomize.*",
     "*.pth",
     "*.pyc",
     "*.pyo",
@@ -47,12 +50,30 @@ _INTERPRETER_FILES: Final = (
     "pyvenv.cfg",
 )
 """Names that are given for an interpreter or a tool chain only."""
+_LINKED_DIRECTORIES: Final = (
+    ".cargo",
+    ".venv",
+    "venv",
+    "node_modules",
+    "*.dist-info",
+    "*.egg-info",
+)
+"""Directories that hold some of `_RESTORED_PATHS`: only a link (or a file) in such a place is itself a changed path."""
 _RESTORED_PATHS: Final = (
+    "sitecustomize/*",
+    "*/sitecustomize/*",
+    "usercustomize/*",
+    "*/usercustomize/*",
     "*.dist-info/entry_points.txt",
     "*.egg-info/entry_points.txt",
     "*.cargo/config",
     "*.cargo/config.toml",
+    "*node_modules/.bin",
     "*node_modules/.bin/*",
+    ".venv/bin",
+    "venv/bin",
+    "*/.venv/bin",
+    "*/venv/bin",
     ".venv/bin/*",
     "venv/bin/*",
     "*/.venv/bin/*",
@@ -164,7 +185,8 @@ def must_be_restored(path: bytes) -> bool:
     """Tell whether an oracle runs with the base's version of a path, whatever the change made of it."""
     text = display(path)
     name = text.rpartition("/")[2]
-    return _matches(name, _RUNNER_FILES) or _matches(name, _INTERPRETER_FILES) or _matches(text, _RESTORED_PATHS)
+    names = (*_RUNNER_FILES, *_INTERPRETER_FILES, *_LINKED_DIRECTORIES)
+    return _matches(name, names) or _matches(text, _RESTORED_PATHS)
 
 
 def _matches(text: str, patterns: Iterable[str]) -> bool:
@@ -177,6 +199,8 @@ def _is_auto_loaded(changed: ChangedPath) -> bool:
     if must_be_restored(changed.path) or _matches(name, _FLAGGED) or _matches(text, _FLAGGED_PATHS):
         return True
     before, after = changed.before or b"", changed.after or b""
+    if _shadows_standard_library(changed):
+        return True
     if name == "pyproject.toml":
         return _pytest_table(before) != _pytest_table(after)
     if name == "setup.cfg":
@@ -186,6 +210,14 @@ def _is_auto_loaded(changed: ChangedPath) -> bool:
     if name.endswith(".go"):
         return _generate_lines(before) != _generate_lines(after)
     return False
+
+
+def _shadows_standard_library(changed: ChangedPath) -> bool:
+    """Tell whether it adds a module that tests, to which the tree's root is the first place, get for Python's own."""
+    top, _, below = display(changed.path).partition("/")
+    is_module = top.endswith((".py", ".so")) or changed.is_link if not below else below == "__init__.py"
+    is_new = changed.before is None and changed.before_link is None
+    return is_new and is_module and top.partition(".")[0] in sys.stdlib_module_names
 
 
 def _pytest_table(content: bytes) -> object:

@@ -9,9 +9,10 @@ the counts as JSON, once the child has ended and its report is sound. The child 
 CAP_SYS_PTRACE can look into this process, which tells the kernel so before it starts anything.
 
 pytest, unittest and node report over a socket pair, each line with a code made of a key that the part of ours which
-runs in the child reads before anything else is loaded: what a test prints, or writes into a file, is no report.
-go and cargo have no such door; of them only lines about tests that stand in the oracle's own files count, and a test
-process that writes such lines on purpose is believed.
+runs in the child reads before anything else is loaded: of pytest and unittest nothing that a test prints, or writes
+into a file, is a report. node's own processes of the test files tell the one with that part how tests ended on their
+standard output, and go and cargo have no such door at all: of these three only what is told about tests of the oracle's
+own files counts, and a test process that writes it on purpose, in the form it has there, is believed.
 
 Exit codes: 0 all expected tests ran and passed; 1 they did not; 3 there is no report that can be believed; 2 wrong
 usage; 125 the kernel refuses to close this process to others; 127 the program that runs the tests is missing. Runs on

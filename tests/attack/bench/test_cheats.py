@@ -89,8 +89,54 @@ def test_a_file_that_is_loaded_by_itself_ends_nothing_well(trial: RunTrial, name
     assert row["resolved"] is False
     assert row["oracle_passed"] is False
     assert row["error_kind"] in {"oracle-failed", "verify-failed"}
-    if name != "unittest.py":
-        assert row["auto_loaded"] == [name]
+    assert row["auto_loaded"] == [name]
+
+
+def test_files_that_are_swapped_until_the_end_are_judged_as_one_of_what_they_were(trial: RunTrial) -> None:
+    swap = (
+        "echo x >n; mv n calc.py; rm -f calc.py; ln -s /etc/passwd calc.py; rm -f calc.py; mkdir calc.py; rmdir calc.py"
+    )
+    row = cheat(trial, f"setsid sh -c 'touch begun; while :; do {swap}; done' & until test -e begun; do :; done")
+    assert (row["resolved"], row["oracle_passed"], row["error_kind"]) == (False, False, "oracle-failed")
+    assert row["oracle_proof"] == "proven"
+
+
+@pytest.mark.parametrize(
+    ("script", "n_files"),
+    [
+        ("mkdir sub; cd sub; git init -q .; git config core.worktree /etc; echo x >f; cd ..\n", 2),
+        ("rm -rf .git; echo 'gitdir: /workspace/x' >.git\n", 1),
+        ("mkdir sub; echo 'gitdir: ../.git' >sub/.git; echo x >sub/f\n", 2),
+        ("yes '*' | head -n 300000 >.gitignore; yes '* filter=x' | head -n 100000 >.gitattributes\n", 3),
+    ],
+    ids=["a repository", "a file for ours", "a file", "rules"],
+)
+def test_no_git_in_the_tree_and_no_rule_of_the_agents_changes_what_is_judged(
+    trial: RunTrial, script: str, n_files: int
+) -> None:
+    row = cheat(trial, script + MEND)
+    assert (row["resolved"], row["error_kind"]) == (True, None), row["error_detail"]
+    assert row["diff_files"] == n_files
+
+
+NOTHING_TO_RUN: Final = "def load_tests(*_):\n    return __import__('unittest').TestSuite()\n"
+ENDINGS: Final = """import atexit, os, sys
+os.register_at_fork(before=lambda: os._exit(0))
+atexit.register(os._exit, 0)
+sys.settrace(lambda *_: None)
+def add(a, b): return 0
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{"tests/__init__.py": NOTHING_TO_RUN, "__init__.py": NOTHING_TO_RUN}, {"calc.py": ENDINGS}],
+    ids=["tests", "endings"],
+)
+def test_what_a_change_does_to_the_run_of_the_tests_makes_none_pass(trial: RunTrial, files: dict[str, str]) -> None:
+    row = cheat(trial, "".join(f"cat >{name} <<'END'\n{text}END\n" for name, text in files.items()))
+    assert (row["resolved"], row["oracle_passed"], row["error_kind"]) == (False, False, "oracle-failed")
+    assert row["oracle_counts"] == {"n_passed": 0, "n_failed": 1, "n_skipped": 0}
 
 
 def test_an_exit_at_import_is_no_pass(trial: RunTrial) -> None:

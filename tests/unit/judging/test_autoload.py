@@ -20,6 +20,9 @@ def changed(path: str, before: str | None = None, after: str | None = "x") -> Ch
         "p/node_modules/.bin/tsc", "e.dist-info/entry_points.txt", "e.egg-info/entry_points.txt", "jest.config.js",
         "karma.conf.js", "e2e/playwright.config.ts", "cypress.config.js", "ava.config.mjs", ".rspec", "unittest.cfg",
         "vitest.config.ts", "rust-toolchain.toml", ".venv/bin/python", "a/venv/bin/pytest", "venv/pyvenv.cfg",
+        "sitecustomize/__init__.py", "lib/usercustomize/x.py", "sitecustomize.abi3.so", "usercustomize", ".cargo",
+        "sub/.cargo", ".venv", "a/venv", ".venv/bin", "node_modules", "p/node_modules/.bin", "e.dist-info",
+        "e.egg-info",
     ],
 )  # fmt: skip
 def test_what_is_written_for_a_runner_alone_is_restored_and_flagged(path: str) -> None:
@@ -39,6 +42,19 @@ def test_what_is_written_for_a_runner_alone_is_restored_and_flagged(path: str) -
 def test_what_also_has_another_use_is_flagged_and_kept(path: str) -> None:
     assert flag_change([changed(path)]).auto_loaded == (path,)
     assert not must_be_restored(path.encode())
+
+
+@pytest.mark.parametrize("path", ["random.py", "subprocess/__init__.py", "json.cpython-311-x86_64-linux-gnu.so"])
+def test_a_new_module_that_tests_would_get_for_pythons_own_is_flagged_and_kept(path: str) -> None:
+    assert flag_change([changed(path)]).auto_loaded == (path,)
+    assert flag_change([changed(path, before="y")]).auto_loaded == ()
+    assert flag_change([changed(f"calc/{path}")]).auto_loaded == ()
+    assert not must_be_restored(path.encode())
+
+
+def test_a_link_in_the_place_of_a_package_of_pythons_own_is_flagged_and_a_file_is_not() -> None:
+    link = ChangedPath(path=b"json", before=None, after=b"elsewhere", is_link=True)
+    assert flag_change([link, changed("queue"), changed("queue/job.py")]).auto_loaded == ("json",)
 
 
 @pytest.mark.parametrize(
