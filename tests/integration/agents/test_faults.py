@@ -153,13 +153,17 @@ def test_an_error_behind_a_finished_block_ends_what_it_lasts_through(
     assert [row["diff_files"] for row in (once, stays)] == [1, 1], "what was called before the error was done"
     assert once["wire"]["by_ending"] == {"error-event": 1, "answered": 2}
     by_ending = stays["wire"]["by_ending"]
-    assert (by_ending["error-event"], by_ending["answered"], by_ending["error-status"] > 1) == (2, 1, True)
+    assert (by_ending["answered"], by_ending["error-status"] > 1) == (1, True)
+    streams = by_ending["error-event"]
+    assert streams in {1, 2}, "on a busy machine it sometimes asks for its second turn in one piece at once"
     told = usage(1)["uncached_input"], usage(1)["output"]
     after = usage(3)["uncached_input"], usage(3)["output"]
     begun = usage(2)["uncached_input"], 1
     assert (once["input_tokens"], once["output_tokens"]) == tuple(map(sum, zip(told, after, begun, strict=True)))
-    assert (stays["input_tokens"], stays["output_tokens"]) == tuple(map(sum, zip(told, begun, begun, strict=True)))
-    for row, tries in ((once, 1), (stays, 2)):
+    assert (stays["input_tokens"], stays["output_tokens"]) == tuple(
+        map(sum, zip(told, *[begun] * streams, strict=True))
+    )
+    for row, tries in ((once, 1), (stays, streams)):
         broken = [each for each in wire_of(shared_sweep, row) if each["ending"] == "error-event"]
         assert [(each["error_kind"], each["usage"]["is_lower_bound"], each["usage_problem"]) for each in broken] == [
             ("overloaded_error", True, "the reply broke off")
