@@ -242,6 +242,13 @@ RULES = [
         outcome=KEEP,
         as_failures=True,
     ),
+    Rule(
+        name="the quality floor asks a void of the candidate, too",
+        taken_out=("t.quality_floor_met and t.candidate_resolved == candidate_runs", "t.quality_floor_met"),
+        tasks=(pair(arm(2), arm(cost=5.0, voided=1)),),
+        outcome=KEEP,
+        as_failures=True,
+    ),
 ]
 
 

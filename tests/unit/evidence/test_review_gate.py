@@ -96,6 +96,11 @@ def test_a_lead_in_resolved_runs_does_not_promote_by_itself() -> None:
     assert said.outcome is Outcome.KEEP_INCUMBENT
 
 
+def test_no_floor_is_asked_of_reviews() -> None:
+    (task,) = decided(a=(three(defect(1.0), resolved=True), three(defect(1.0)))).tasks
+    assert (task.incumbent_resolved, task.quality_floor_enforced) == (3, False)
+
+
 def test_clean_controls_alone_promote_nobody() -> None:
     said = decided(a=(three(clean(false=1, passes=False)), three(clean())))
 
