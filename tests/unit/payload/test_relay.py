@@ -179,6 +179,8 @@ def test_other_signals_are_passed_on_without_an_end(tmp_path: Path) -> None:
         process.send_signal(signal.SIGUSR1)
         assert _line(process) == "usr1"
         assert process.poll() is None
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
 
 
 def test_what_the_command_leaves_in_its_group_ends_with_it(tmp_path: Path, eventually: Callable[..., None]) -> None:
