@@ -1,8 +1,8 @@
 """Every arm of the presets, and the candidate form of each that loads a skill of the project, with real Claude Code.
 
-They run on the tasks that ship, by the scripts that ship, with the context `ctags`; the plugin alone is the test's own,
-since nobody but its makers ships compound-engineering. What is asserted is what a reader of the results can see: that
-each arm's treatment was there, and was used.
+Each runs on every task of its kind that ships, by the scripts that ship, with the context `ctags`; the plugin alone is
+the test's own, since nobody but its makers ships compound-engineering. What is asserted is what a reader of the results
+can see: that each arm's treatment was there, and was used.
 """
 
 import hashlib
@@ -50,18 +50,27 @@ ARMS: Final = (
 """Those of the specification."""
 CANDIDATES: Final = tuple(arm for arm in ARMS if arm.startswith("candidate_"))
 PLUGIN_ARMS: Final = tuple(arm for arm in ARMS if arm.startswith("ce_"))
-REVIEWS: Final = tuple(arm for arm in ARMS if arm.endswith("review"))
+REVIEWERS: Final = tuple(arm for arm in ARMS if arm.endswith("review"))
+WORKERS: Final = tuple(arm for arm in ARMS if arm not in REVIEWERS)
 TASKS: Final = {"tasks": ("amounts", "json", "rounding", "linear"), "reviews": ("review-options", "review-since")}
 """Those that ship, by their file."""
-ELSEWHERE: Final[dict[str, str | None]] = {
-    **{f"workflow on {task}": None for task in TASKS["tasks"][:3]},
-    "baseline on amounts": "oracle-failed",  # without a plan it takes commas anywhere
-    "baseline on json": None,
-    "baseline on rounding": None,
-    "ce_review on review-since": None,
+WORKS: Final = tuple(f"{arm} on {task}" for arm in WORKERS for task in TASKS["tasks"])
+REVIEWS: Final = tuple(f"{arm} on {task}" for arm in REVIEWERS for task in TASKS["reviews"])
+EVERY: Final = (*WORKS, *REVIEWS)
+"""The trials, by the names that they have here."""
+UNRESOLVED: Final = {
+    "baseline on amounts",  # without a plan it takes commas anywhere
+    "baseline_nomcp on amounts",
+    "review on review-options",  # the skill in use overlooks the third defect: a review that is good, and not perfect
 }
-"""The arms that run on the other shipped tasks too, by their names here, and how those trials end."""
-EVERY: Final = (*ARMS, *ELSEWHERE)
+"""What the judge refuses; all else is resolved."""
+ANSWERS: Final = {
+    "amounts": ("find_symbol", "tally/entries.py:22: function parse_line (line)"),
+    "json": ("find_symbol", "tally/report.py:18: function by_month (entries)"),
+    "rounding": ("search_symbols", "tally/__main__.py:11: function main (arguments=None)"),
+    "linear": ("find_symbol", "tally/report.py:6: function by_category (entries)"),
+}
+"""What the context is asked on each task, and a line of what it answers."""
 SKILL_OF: Final = {"plan": "tally-plan", "work": "tally-work", "review": "tally-review"}
 """The example's skill for each that a preset names."""
 
@@ -84,7 +93,12 @@ def arm_of(name: str) -> str:
 
 def task_of(name: str) -> str:
     """The task of a trial."""
-    return name.partition(" on ")[2] or ("review-options" if name in REVIEWS else "linear")
+    return name.partition(" on ")[2]
+
+
+def of_arms(*arms: str) -> list[str]:
+    """The trials of these arms."""
+    return [name for name in EVERY if arm_of(name) in arms]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +127,8 @@ def make_project(directory: Path) -> None:
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
     for words in (("init", "-q"), ("add", "skills"), (*identity, "commit", "-qm", "skills")):
         subprocess.run(["git", *words], cwd=directory, check=True, capture_output=True)
-    for tasks, only in (("tasks", "linear"), ("reviews", "review-options")):
-        options = ("--only", only, "--runs", 1, "--out", directory / f"checked-{tasks}")
-        done = fairtrial("check", directory / f"{tasks}.yaml", *options)
+    for tasks in TASKS:
+        done = fairtrial("check", directory / f"{tasks}.yaml", "--runs", 1, "--out", directory / f"checked-{tasks}")
         assert done.returncode == 0, done.stderr
 
 
@@ -128,22 +141,21 @@ def write_plugin(root: Path) -> None:
         (root / "skills" / skill / "SKILL.md").write_text(text)
 
 
-def sweep(root: Path, tasks: str, only: tuple[str, ...], arms: tuple[str, ...], *more: object) -> dict[str, Trial]:
+def sweep(root: Path, tasks: str, arms: tuple[str, ...], *more: object) -> dict[str, Trial]:
     """Run one sweep of the example; each trial by its name here."""
-    example, out = root / "ex", root / f"r-{only[0]}-{arms[0]}"
+    example, out = root / "ex", root / f"r-{tasks}-{arms[0]}"
     script = "script.yaml" if tasks == "tasks" else "reviews-script.yaml"
     done = fairtrial(
-        *("bench", "--tasks", example / f"{tasks}.yaml", "--only", ",".join(only), "--arms", ",".join(arms)),
-        *("--agent", "claude-code", "--model", MODEL, "--script", example / script, "--context", "ctags"),
+        *("bench", "--tasks", example / f"{tasks}.yaml", "--arms", ",".join(arms), "--agent", "claude-code"),
+        *("--model", MODEL, "--script", example / script, "--context", "ctags"),
         *("--runs", 1, "--workers", 2, "--timeout", 400, "--out", out, *more),
     )
-    assert done.returncode in {0, 1}, done.stderr  # 1: an incumbent that resolves nothing, as the reviewer in use
+    assert done.returncode == 0, done.stderr
     found: dict[str, Trial] = {}
     for row in map(json.loads, (out / "results.jsonl").read_text().splitlines()):
         trial = hashlib.sha256(row["key"].encode()).hexdigest()[:16]
-        name = f"{row['arm']} on {row['task']}"
-        found[name if name in ELSEWHERE else row["arm"]] = Trial(row=row, directory=out / "trials" / trial / "1")
-    assert len(found) == len(only) * len(arms), done.stderr
+        found[f"{row['arm']} on {row['task']}"] = Trial(row=row, directory=out / "trials" / trial / "1")
+    assert found.keys() == {f"{arm} on {task}" for arm in arms for task in TASKS[tasks]}, done.stderr
     return found
 
 
@@ -161,13 +173,11 @@ def trials() -> Iterator[Mapping[str, Trial]]:
     def overlay(name: str) -> tuple[object, ...]:
         return (*project, "--candidate-overlay", example / "candidates" / name)
 
-    pairs = ARMS[:4]
     found = {
-        **sweep(root, "tasks", ("linear",), ARMS[4:8], *plugin),
-        **sweep(root, "tasks", ("linear",), pairs, *skills, *overlay("lean")),
-        **sweep(root, "reviews", ("review-options",), ("review", "candidate_review"), *skills, *overlay("edges")),
-        **sweep(root, "reviews", TASKS["reviews"], ("ce_review",), *plugin),
-        **sweep(root, "tasks", TASKS["tasks"][:3], ("workflow", "baseline"), *skills),
+        **sweep(root, "tasks", WORKERS[4:], *plugin),
+        **sweep(root, "tasks", WORKERS[:4], *skills, *overlay("lean")),
+        **sweep(root, "reviews", REVIEWERS[:2], *skills, *overlay("edges")),
+        **sweep(root, "reviews", REVIEWERS[2:], *plugin),
     }
     yield found
     remove_tree(root)
@@ -187,41 +197,31 @@ def test_these_are_all_tasks_that_ship() -> None:
         for name, tasks in TASKS.items():
             listed = cast("dict[str, list[dict[str, Any]]]", read_yaml(shipped / f"{name}.yaml").value)["tasks"]
             assert tuple(task["id"] for task in listed) == tasks
-    assert {task_of(name) for name in EVERY} == {task for tasks in TASKS.values() for task in tasks}
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_an_arm_runs_to_its_verdict(trials: Mapping[str, Trial], arm: str) -> None:
-    row = trials[arm].row
-    # The skill in use overlooks the shipped change's third defect: a review that is good, and not perfect.
-    expected = (False, "oracle-failed") if arm == "review" else (True, None)
+@pytest.mark.parametrize("name", EVERY)
+def test_an_arm_runs_to_its_verdict(trials: Mapping[str, Trial], name: str) -> None:
+    row = trials[name].row
+    expected = (False, "oracle-failed") if name in UNRESOLVED else (True, None)
     assert (row["resolved"], row["error_kind"]) == expected, row["error_detail"]
     assert (row["ok"], row["authored_tests_passed"], row["integrity_flags"]) == (True, True, [])
     assert (row["scripted_model"], row["agent"], row["usage_source"]) == (True, "claude-code", "wire")
-    assert row["diff_files"] == (0 if arm in REVIEWS else 1)
+    assert (row["diff_files"] > 0) is (name in WORKS)
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_an_arm_runs_to_its_verdict_on_the_other_tasks(trials: Mapping[str, Trial], name: str) -> None:
-    row, kind = trials[name].row, ELSEWHERE[name]
-    assert (row["task"], row["resolved"], row["error_kind"]) == (task_of(name), kind is None, kind), row["error_detail"]
-    assert (row["ok"], row["scripted_model"], row["usage_source"]) == (True, True, "wire")
-    assert (row["diff_files"] > 0) is (arm_of(name) not in REVIEWS)
-
-
-@pytest.mark.parametrize("arm", EVERY)
-def test_an_arm_has_the_phases_of_its_preset_in_order(trials: Mapping[str, Trial], arm: str) -> None:
-    row = trials[arm].row
-    phases = [phase.get("name", "work") for phase in preset_of(arm)["phases"]]
+@pytest.mark.parametrize("name", EVERY)
+def test_an_arm_has_the_phases_of_its_preset_in_order(trials: Mapping[str, Trial], name: str) -> None:
+    row = trials[name].row
+    phases = [phase.get("name", "work") for phase in preset_of(name)["phases"]]
     assert [each["phase"] for each in row["sessions"]] == phases
-    assert all(trials[arm].wire(phase) for phase in phases), "each asked the model"
-    assert row["plan_produced"] == (f"docs/plans/{task_of(arm)}.md" if "plan" in phases else None)
+    assert all(trials[name].wire(phase) for phase in phases), "each asked the model"
+    assert row["plan_produced"] == (f"docs/plans/{task_of(name)}.md" if "plan" in phases else None)
 
 
-@pytest.mark.parametrize("arm", EVERY)
-def test_each_skill_of_an_arm_was_called_and_answered_on_the_wire(trials: Mapping[str, Trial], arm: str) -> None:
-    trial, prefix = trials[arm], f"{CE}:" if arm_of(arm) in PLUGIN_ARMS else ""
-    demanded = {phase.get("name", "work"): phase.get("skill") for phase in preset_of(arm)["phases"]}
+@pytest.mark.parametrize("name", EVERY)
+def test_each_skill_of_an_arm_was_called_and_answered_on_the_wire(trials: Mapping[str, Trial], name: str) -> None:
+    trial, prefix = trials[name], f"{CE}:" if arm_of(name) in PLUGIN_ARMS else ""
+    demanded = {phase.get("name", "work"): phase.get("skill") for phase in preset_of(name)["phases"]}
     assert trial.row["skill_invoked"] is (True if any(demanded.values()) else None)
     assert trial.row["skill_digests"].keys() == {SKILL_OF[each] for each in demanded.values() if each in SKILL_OF}
     for phase, skill in demanded.items():
@@ -233,10 +233,10 @@ def test_each_skill_of_an_arm_was_called_and_answered_on_the_wire(trials: Mappin
         assert [answered[call["id"]] for call in calls] == [False] * len(calls)
 
 
-@pytest.mark.parametrize("arm", EVERY)
-def test_an_arm_has_the_tools_that_it_is_granted_and_no_other(trials: Mapping[str, Trial], arm: str) -> None:
-    trial = trials[arm]
-    for phase, seen in zip(preset_of(arm)["phases"], trial.row["environment"], strict=True):
+@pytest.mark.parametrize("name", EVERY)
+def test_an_arm_has_the_tools_that_it_is_granted_and_no_other(trials: Mapping[str, Trial], name: str) -> None:
+    trial = trials[name]
+    for phase, seen in zip(preset_of(name)["phases"], trial.row["environment"], strict=True):
         granted = KINDS[phase["tools"]] - set(phase.get("deny", ()))
         assert set(seen["tools"]["granted"].split(",")) == granted
         offered = set(trial.wire(seen["phase"])[0]["tools"])
@@ -244,13 +244,16 @@ def test_an_arm_has_the_tools_that_it_is_granted_and_no_other(trials: Mapping[st
         assert {kind for kind, tool in TOOL_OF.items() if tool in offered} == granted & TOOL_OF.keys()
 
 
-@pytest.mark.parametrize("arm", [arm for arm in EVERY if arm != "baseline_nomcp"])
-def test_an_arm_with_the_context_was_offered_its_tools(trials: Mapping[str, Trial], arm: str) -> None:
-    row = trials[arm].row
+@pytest.mark.parametrize("name", [name for name in EVERY if arm_of(name) != "baseline_nomcp"])
+def test_an_arm_with_the_context_was_offered_its_tools(trials: Mapping[str, Trial], name: str) -> None:
+    row = trials[name].row
     index = row["context_index"]
     assert (row["context"], index["commit"], index["tools"]) == ("ctags", row["sanitized_task_sha"], CTAGS)
     assert index["bytes"] > 0
-    assert row["sanitized_graph_manifest_digest"] == trials["baseline"].row["sanitized_graph_manifest_digest"]
+    if name in WORKS:  # all work on one tree
+        assert (
+            row["sanitized_graph_manifest_digest"] == trials["baseline on json"].row["sanitized_graph_manifest_digest"]
+        )
     assert [each["phase"] for each in row["context_sessions"]] == [each["phase"] for each in row["sessions"]]
     for seen in row["context_sessions"]:
         assert (seen["offered"], seen["server_listed"], seen["server_ended"]) == (CTAGS, CTAGS, "stopped")
@@ -258,82 +261,98 @@ def test_an_arm_with_the_context_was_offered_its_tools(trials: Mapping[str, Tria
         assert (seen["server_failed_calls"], seen["server_refused_calls"]) == ({}, {})
 
 
-def test_the_baseline_asked_the_context_and_worked_by_its_answers(trials: Mapping[str, Trial]) -> None:
-    trial = trials["baseline"]
+@pytest.mark.parametrize("name", of_arms("baseline"))
+def test_the_baseline_asked_the_context_and_worked_by_its_answers(trials: Mapping[str, Trial], name: str) -> None:
+    trial, (asked, answer) = trials[name], ANSWERS[task_of(name)]
     (seen,) = trial.row["context_sessions"]
-    assert seen["calls"] == {"find_symbol": 1, "list_symbols": 1}
-    assert "tally/report.py:6: function by_category (entries)" in trial.text("transcript-work.jsonl")
-    assert "cat tally/report.py" not in trial.text("transcript-work.jsonl")
+    assert seen["calls"] == dict.fromkeys([asked, "list_symbols"], 1)
+    transcript = trial.text("transcript-work.jsonl")
+    assert answer in transcript
+    assert "cat tally" not in transcript
 
 
-def test_the_arm_without_has_no_trace_of_the_context(trials: Mapping[str, Trial]) -> None:
-    trial = trials["baseline_nomcp"]
+@pytest.mark.parametrize("name", of_arms("baseline_nomcp"))
+def test_the_arm_without_has_no_trace_of_the_context(trials: Mapping[str, Trial], name: str) -> None:
+    trial = trials[name]
     row = trial.row
     assert (row["context"], row["context_index"], row["context_sessions"]) == (None, None, [])
     assert (row["sanitized_graph_snapshot_digest"], row["sanitized_graph_manifest_digest"]) == (None, None)
     assert row["environment"][0]["mcp_servers"] == {}
     assert not list(trial.directory.glob("tools-*"))
-    for name in ("transcript-work.jsonl", "wire-work.jsonl"):
-        assert "ctags" not in trial.text(name)
-        assert "ctags" in trials["baseline"].text(name)
+    for file in ("transcript-work.jsonl", "wire-work.jsonl"):
+        assert "ctags" not in trial.text(file)
+        assert "ctags" in trials[f"baseline on {task_of(name)}"].text(file)
+    assert "cat tally" in trial.text("transcript-work.jsonl"), "it read what the other asked for"
 
 
-@pytest.mark.parametrize("arm", [arm for arm in EVERY if arm_of(arm) in PLUGIN_ARMS])
-def test_the_plugin_was_listed_and_its_skills_were_loaded(trials: Mapping[str, Trial], arm: str) -> None:
-    row = trials[arm].row
-    phases = [(phase.get("name", "work"), phase["skill"]) for phase in preset_of(arm)["phases"]]
+@pytest.mark.parametrize("name", of_arms(*PLUGIN_ARMS))
+def test_the_plugin_was_listed_and_its_skills_were_loaded(trials: Mapping[str, Trial], name: str) -> None:
+    row = trials[name].row
+    phases = [(phase.get("name", "work"), phase["skill"]) for phase in preset_of(name)["phases"]]
     listed = [f"{CE}:{skill}" for skill in CE_SKILLS]
-    assert row["plugin_seen"] == [{"phase": name, "listed": listed, "loaded": [skill]} for name, skill in phases]
+    assert row["plugin_seen"] == [{"phase": phase, "listed": listed, "loaded": [skill]} for phase, skill in phases]
     assert (row["ce_plugin_version"], row["plugin"]["file_count"]) == ("3.1.0", 1 + len(CE_SKILLS))
-    assert row["ce_plugin_manifest_digest"] == trials["ce_workflow"].row["ce_plugin_manifest_digest"]
-    for seen, (name, skill) in zip(row["environment"], phases, strict=True):
+    assert row["ce_plugin_manifest_digest"] == trials["ce_workflow on linear"].row["ce_plugin_manifest_digest"]
+    for seen, (phase, skill) in zip(row["environment"], phases, strict=True):
         assert seen["plugins"] == {CE: row["ce_plugin_manifest_digest"]}
         assert "/opt/plugin" in seen["mounts"]
-        assert f"BODY of {skill}" in trials[arm].text(f"transcript-{name}.jsonl")
+        assert f"BODY of {skill}" in trials[name].text(f"transcript-{phase}.jsonl")
 
 
-@pytest.mark.parametrize("arm", [arm for arm in EVERY if arm_of(arm) not in PLUGIN_ARMS])
-def test_no_other_arm_has_a_plugin(trials: Mapping[str, Trial], arm: str) -> None:
-    row = trials[arm].row
+@pytest.mark.parametrize("name", of_arms(*(arm for arm in ARMS if arm not in PLUGIN_ARMS)))
+def test_no_other_arm_has_a_plugin(trials: Mapping[str, Trial], name: str) -> None:
+    row = trials[name].row
     assert (row["plugin"], row["plugin_seen"], row["ce_plugin_version"]) == (None, None, None)
     assert not any(each["plugins"] or "/opt/plugin" in each["mounts"] for each in row["environment"])
 
 
-@pytest.mark.parametrize("arm", REVIEWS)
-def test_a_review_left_its_artifact_and_was_scored(trials: Mapping[str, Trial], arm: str) -> None:
-    trial = trials[arm]
+@pytest.mark.parametrize("name", REVIEWS)
+def test_a_review_left_its_artifact_and_was_scored(trials: Mapping[str, Trial], name: str) -> None:
+    trial = trials[name]
     row, left = trial.row, json.loads(trial.text("review-output.json"))
-    found = 2 if arm == "review" else 3
-    assert (left["verdict"], len(left["findings"])) == ("request_changes", found)
-    assert "The budget is run as code" in trial.text("review-output.md")
     assert row["review_evidence_valid"] is True
-    score = row["review"]
-    assert (score["false_positives"], score["false_negatives"], score["blocker_recall"]) == (0, 3 - found, 1.0)
-    assert score["weighted_f1"] == (0.928571 if arm == "review" else 1.0)
+    if task_of(name) == "review-options":
+        found, verdict, prose = 2 if name in UNRESOLVED else 3, "request_changes", "The budget is run as code"
+        expected = {"false_positives": 0, "false_negatives": 3 - found, "blocker_recall": 1.0}
+        expected["weighted_f1"] = 0.928571 if name in UNRESOLVED else 1.0
+    else:  # a clean control: nothing is wrong, and nothing was found
+        found, verdict, prose = 0, "approve", "Nothing is wrong"
+        expected = {"false_positives": 0, "false_negatives": 0, "blocker_recall": None, "weighted_f1": None}
+    assert (left["verdict"], len(left["findings"])) == (verdict, found)
+    assert prose in trial.text("review-output.md")
+    assert {key: row["review"][key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm not in REVIEWS])
-def test_no_other_arm_is_scored_as_a_review(trials: Mapping[str, Trial], arm: str) -> None:
-    assert (trials[arm].row["review"], trials[arm].row["review_evidence_valid"]) == (None, None)
+@pytest.mark.parametrize("name", WORKS)
+def test_no_other_arm_is_scored_as_a_review(trials: Mapping[str, Trial], name: str) -> None:
+    assert (trials[name].row["review"], trials[name].row["review_evidence_valid"]) == (None, None)
 
 
 @pytest.mark.parametrize("arm", CANDIDATES)
-def test_a_candidate_ran_with_its_overlay_and_its_incumbent_without(trials: Mapping[str, Trial], arm: str) -> None:
-    candidate, incumbent = trials[arm], trials[arm.removeprefix("candidate_")]
-    promotion = json.loads((candidate.directory.parents[2] / "promotion.json").read_text())
-    assert candidate.row["candidate_overlay_digest"] == promotion["binding"]["candidate_overlay_digest"]
+def test_a_candidate_was_promoted_by_these_trials(trials: Mapping[str, Trial], arm: str) -> None:
+    for name in of_arms(arm):
+        promotion = json.loads((trials[name].directory.parents[2] / "promotion.json").read_text())
+        assert trials[name].row["candidate_overlay_digest"] == promotion["binding"]["candidate_overlay_digest"]
+        assert {each["candidate_arm"]: each["decision"]["decision"] for each in promotion["decisions"]}[
+            arm
+        ] == "promote"
+
+
+@pytest.mark.parametrize("name", of_arms(*CANDIDATES))
+def test_a_candidate_ran_with_its_overlay_and_its_incumbent_without(trials: Mapping[str, Trial], name: str) -> None:
+    candidate, incumbent = trials[name], trials[name.removeprefix("candidate_")]
+    assert candidate.row["candidate_overlay_digest"] is not None
     assert incumbent.row["candidate_overlay_digest"] is None
-    assert {each["candidate_arm"]: each["decision"]["decision"] for each in promotion["decisions"]}[arm] == "promote"
     ours, theirs = (each.row["skill_digests"] for each in (candidate, incumbent))
-    changed = "tally-review" if arm == "candidate_review" else "tally-work"
-    assert {name for name in ours if ours[name] != theirs[name]} == {changed}
+    changed = "tally-review" if name in REVIEWS else "tally-work"
+    assert {skill for skill in ours if ours[skill] != theirs[skill]} == {changed}
     phase = candidate.row["sessions"][-1]["phase"]
-    text = "try the first and the last by hand" if arm == "candidate_review" else "Read no more than the lines"
+    text = "try the first and the last by hand" if name in REVIEWS else "Read no more than the lines"
     assert text in candidate.text(f"transcript-{phase}.jsonl")
     assert text not in incumbent.text(f"transcript-{phase}.jsonl")
     assert candidate.row["cost_usd"] != incumbent.row["cost_usd"], "the model answered to the candidate's words"
 
 
 def test_no_arm_in_use_runs_with_a_candidate(trials: Mapping[str, Trial]) -> None:
-    with_overlay = {arm for arm, trial in trials.items() if trial.row["candidate_overlay_digest"] is not None}
-    assert with_overlay == set(CANDIDATES)
+    with_overlay = {name for name, trial in trials.items() if trial.row["candidate_overlay_digest"] is not None}
+    assert with_overlay == set(of_arms(*CANDIDATES))
