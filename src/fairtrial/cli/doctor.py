@@ -203,6 +203,10 @@ def _agent(label: str, agent: Agent, probe: AgentProbe) -> Check:
     found = f"{probe.version or 'no version'} at {probe.binary}{tested}"
     if untested := probe.details.get("untested"):
         return Check(name=label, status=Status.NOTE, found=f"{found}; {untested}", remedy=agent.install)
+    binds = () if probe.installation is None else probe.installation.binds
+    if told := [bind.target for bind in binds if home_above(Path(bind.target)) is not None]:
+        told_of = f"{found}; every session can read the path {', '.join(told)}, which may name a user"
+        return Check(name=label, status=Status.NOTE, found=told_of, remedy="install what lies there outside homes")
     return Check(name=label, status=Status.OK, found=f"{found}; installed by: {agent.install}")
 
 

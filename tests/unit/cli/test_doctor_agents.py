@@ -53,3 +53,25 @@ def test_another_version_than_the_tested_one_is_a_note(programs: Path) -> None:
     assert check.status is Status.NOTE
     assert check.found.startswith(f"9.8.7 at {os.path.realpath(claude)}; tested: ")
     assert "measured with" in check.found
+
+
+@pytest.mark.parametrize("below_home", [True, False])
+def test_a_path_below_a_home_that_sessions_see_is_a_note(
+    below_home: bool, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the Python below a virtual environment, which must stay where it is."""
+    monkeypatch.setenv("HOME", str(programs / ("home" if below_home else "elsewhere")))
+    environment, base = programs / "venv", programs / "home" / "python"
+    config = environment / "lib" / "python3.11" / "site-packages" / "minisweagent" / "config" / "mini.yaml"
+    for directory in (base / "bin", environment / "bin", config.parent):
+        directory.mkdir(parents=True)
+    config.touch()
+    (environment / "pyvenv.cfg").write_text(f"home = {base}/bin\n")
+    python, script = environment / "bin" / "python", programs / "mini"
+    python.write_text(f"#!/bin/sh\necho {agent_of('mini-swe-agent').tested_version}\n")
+    script.write_text(f"#!{python}\n")
+    for program in (python, script):
+        program.chmod(0o755)
+    check = checks_of(programs)["agent mini-swe-agent"]
+    assert check.status is (Status.NOTE if below_home else Status.OK), check.found
+    assert (f"every session can read the path {base}" in check.found) is below_home
