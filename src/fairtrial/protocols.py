@@ -188,6 +188,7 @@ class Agent(Protocol):
         install: The command that installs it.
         skills: How it uses skills, and what proves that.
         skills_directory: Where it looks for its user's skills, below its home; None where it does not look.
+        skills_besides: Where else it looks for skills, below its home or in a tree.
         tools: What it has of each kind of tool, and whether it can go without.
         efforts: The words that it takes for `SessionRequest.effort`; empty when it takes none.
         speaks_mcp: Whether it can be given tool servers.
@@ -198,6 +199,7 @@ class Agent(Protocol):
     install: ClassVar[str]
     skills: ClassVar[SkillProof]
     skills_directory: ClassVar[str | None]
+    skills_besides: ClassVar[tuple[str, ...]]
     tools: ClassVar[Mapping[Tool, ToolControl]]
     efforts: ClassVar[tuple[str, ...]]
     speaks_mcp: ClassVar[bool]

@@ -37,6 +37,7 @@ class BashAgent:
     install: ClassVar[str] = "apt-get install python3"
     skills: ClassVar[SkillProof] = SkillProof.TOOL
     skills_directory: ClassVar[str | None] = ".claude/skills"
+    skills_besides: ClassVar[tuple[str, ...]] = ()
     tools: ClassVar[Mapping[Tool, ToolControl]] = {
         Tool.READ: ToolControl(names=("Bash",), obstacle=ONE_SHELL),
         Tool.SEARCH: ToolControl(names=("Bash",), obstacle=ONE_SHELL),
@@ -74,7 +75,7 @@ class BashAgent:
             stdin=request.prompt.encode(),
             files=(payload_file(INSIDE), *skill_files(request, skills)),
             binds=installation.binds,
-            tmpfs=keep_skills(request, skills),
+            tmpfs=keep_skills(request, skills, *self.skills_besides),
             cwd=request.workspace,
         )
 

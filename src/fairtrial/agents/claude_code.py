@@ -63,6 +63,7 @@ class ClaudeCode:
     install: ClassVar[str] = "npm install -g @anthropic-ai/claude-code@2.1.332"
     skills: ClassVar[SkillProof] = SkillProof.TOOL
     skills_directory: ClassVar[str | None] = ".claude/skills"
+    skills_besides: ClassVar[tuple[str, ...]] = ()
     tools: ClassVar[Mapping[Tool, ToolControl]] = {
         Tool.READ: ToolControl(names=("Read",)),
         Tool.SEARCH: ToolControl(names=("Glob", "Grep")),  # there only when Bash is not
@@ -108,7 +109,7 @@ class ClaudeCode:
             stdin=request.prompt.encode(),
             files=files,
             binds=installation.binds,
-            tmpfs=keep_skills(request, skills),
+            tmpfs=keep_skills(request, skills, *self.skills_besides),
             cwd=request.workspace,
         )
 

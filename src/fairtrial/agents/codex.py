@@ -53,6 +53,7 @@ class Codex:
     install: ClassVar[str] = "npm install -g @openai/codex@0.171.0"
     skills: ClassVar[SkillProof] = SkillProof.FILE
     skills_directory: ClassVar[str | None] = ".codex/skills"
+    skills_besides: ClassVar[tuple[str, ...]] = (".agents/skills",)
     tools: ClassVar[Mapping[Tool, ToolControl]] = {
         Tool.READ: ToolControl(names=SHELL_TOOLS, obstacle=ONE_SHELL),
         Tool.SEARCH: ToolControl(names=SHELL_TOOLS, obstacle=ONE_SHELL),
@@ -90,7 +91,7 @@ class Codex:
             stdin=request.prompt.encode(),
             files=(config, *skill_files(request, skills)),
             binds=installation.binds,
-            tmpfs=keep_skills(request, skills),
+            tmpfs=keep_skills(request, skills, *self.skills_besides),
             cwd=request.workspace,
         )
 

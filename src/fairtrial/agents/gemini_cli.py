@@ -54,6 +54,7 @@ class GeminiCli:
     install: ClassVar[str] = "npm install -g @google/gemini-cli@0.61.0"
     skills: ClassVar[SkillProof] = SkillProof.TOOL
     skills_directory: ClassVar[str | None] = ".gemini/skills"
+    skills_besides: ClassVar[tuple[str, ...]] = (".agents/skills",)
     tools: ClassVar[Mapping[Tool, ToolControl]] = {
         Tool.READ: ToolControl(names=("read_file", "read_many_files", "list_directory")),
         Tool.SEARCH: ToolControl(names=("glob", "grep_search")),
@@ -98,7 +99,7 @@ class GeminiCli:
             stdin=request.prompt.encode(),
             files=(settings, *skill_files(request, skills)),
             binds=installation.binds,
-            tmpfs=keep_skills(request, skills),
+            tmpfs=keep_skills(request, skills, *self.skills_besides),
             cwd=request.workspace,
         )
 

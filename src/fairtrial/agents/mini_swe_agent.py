@@ -67,6 +67,7 @@ class MiniSweAgent:
     install: ClassVar[str] = "pipx install mini-swe-agent==2.4.6"
     skills: ClassVar[SkillProof] = SkillProof.PROMPT
     skills_directory: ClassVar[str | None] = None
+    skills_besides: ClassVar[tuple[str, ...]] = ()
     tools: ClassVar[Mapping[Tool, ToolControl]] = {
         Tool.READ: ToolControl(names=("bash",), obstacle=ONE_SHELL),
         Tool.SEARCH: ToolControl(names=("bash",), obstacle=ONE_SHELL),

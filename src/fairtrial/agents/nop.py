@@ -26,6 +26,7 @@ class Nop:
     install: ClassVar[str] = "apt-get install coreutils"
     skills: ClassVar[SkillProof] = SkillProof.NONE
     skills_directory: ClassVar[str | None] = None
+    skills_besides: ClassVar[tuple[str, ...]] = ()
     tools: ClassVar[Mapping[Tool, ToolControl]] = {}
     efforts: ClassVar[tuple[str, ...]] = ()
     speaks_mcp: ClassVar[bool] = False

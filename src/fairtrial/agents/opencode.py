@@ -52,6 +52,10 @@ class OpenCode:
     install: ClassVar[str] = "npm install -g opencode-ai@1.18.33 && apt-get install ripgrep"
     skills: ClassVar[SkillProof] = SkillProof.TOOL
     skills_directory: ClassVar[str | None] = ".config/opencode/skills"
+    skills_besides: ClassVar[tuple[str, ...]] = (
+        *(".agents/skills", ".claude/skills", ".config/opencode/skill"),
+        *(".opencode/skill", ".opencode/skills"),
+    )
     tools: ClassVar[Mapping[Tool, ToolControl]] = {
         Tool.READ: ToolControl(names=("read",)),
         Tool.SEARCH: ToolControl(names=("glob", "grep")),
@@ -89,7 +93,7 @@ class OpenCode:
             stdin=request.prompt.encode(),
             files=(config, *skill_files(request, skills)),
             binds=installation.binds,
-            tmpfs=keep_skills(request, skills),
+            tmpfs=keep_skills(request, skills, *self.skills_besides),
             cwd=request.workspace,
         )
 

@@ -30,6 +30,7 @@ class Reference:
     install: ClassVar[str] = "apt-get install git"
     skills: ClassVar[SkillProof] = SkillProof.NONE
     skills_directory: ClassVar[str | None] = None
+    skills_besides: ClassVar[tuple[str, ...]] = ()
     tools: ClassVar[Mapping[Tool, ToolControl]] = {}
     efforts: ClassVar[tuple[str, ...]] = ()
     speaks_mcp: ClassVar[bool] = False

@@ -100,19 +100,19 @@ def skill_files(request: SessionRequest, directory: str) -> tuple[File, ...]:
     )
 
 
-def keep_skills(request: SessionRequest, directory: str) -> tuple[Tmpfs, ...]:
+def keep_skills(request: SessionRequest, directory: str, *besides: str) -> tuple[Tmpfs, ...]:
     """Keep the user's skills as they are placed, or none where none are: one made meanwhile could shadow another.
 
-    Their directory is read-only. A directory above it could be renamed with all that is mounted in it, and another put
-    in its place; a mount cannot, so each of them is one.
+    Their directory is read-only, as are all others in which the agent looks (`besides`, below the home). A directory
+    above one could be renamed with all that is mounted in it, and another put in its place; a mount cannot, so each of
+    them is one.
     """
-    place = PurePosixPath(directory)
-    above = [
-        each for each in reversed(place.parents) if each.is_relative_to(request.home) and str(each) != request.home
-    ]
+    home = PurePosixPath(request.home)
+    places = [PurePosixPath(directory), *(home / each for each in besides)]
+    above = {each: None for place in places for each in reversed(place.parents) if home in each.parents}
     return (
         *(Tmpfs(target=str(each), size_bytes=_ABOVE_SKILLS_BYTES) for each in above),
-        Tmpfs(target=directory, size_bytes=_PAGE_BYTES, access=Access.READ_ONLY),
+        *(Tmpfs(target=str(each), size_bytes=_PAGE_BYTES, access=Access.READ_ONLY) for each in places),
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from fairtrial.bench.trial import read_skill_places
 from fairtrial.errors import UsageError
 from fairtrial.host.git import git
 from fairtrial.model.bench import Arm, Task
@@ -17,22 +16,21 @@ from fairtrial.model.bench import Arm, Task
 __all__ = ["refuse_shadowed_skills"]
 
 
-def refuse_shadowed_skills(tasks: Sequence[Task], arms: Sequence[Arm], directories: Mapping[str, str | None]) -> None:
+def refuse_shadowed_skills(tasks: Sequence[Task], arms: Sequence[Arm], places: Mapping[str, Sequence[str]]) -> None:
     """Refuse a placed skill beside another of its name in the tree; the same bytes in both places do no harm.
 
     Args:
         tasks: The tasks.
         arms: The arms.
-        directories: Where each agent looks for its user's skills, by the agent's name; None for nowhere.
+        places: Where in a tree each agent looks for skills, by the agent's name; empty for nowhere.
 
     Raises:
         UsageError: There is one.
         HostError: git cannot read a repository.
     """
-    given = [(arm, skill) for arm in arms for skill in arm.skills if directories[arm.agent] is not None]
+    given = [(arm, skill) for arm in arms for skill in arm.skills]
     for task, (arm, skill) in product(tasks, given):
-        directory = directories[arm.agent]
-        for place in read_skill_places(directory):
+        for place in places[arm.agent]:
             found = _in_tree(task, f"{place}/{skill.name}")
             if "SKILL.md" in found and found != {blob.name: blob.sha256 for blob in skill.files}:
                 raise UsageError(

@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -70,12 +70,6 @@ CHANGE: Final = "change.tar"
 PATCH: Final = "change.patch"
 SKILLS: Final = ".claude/skills"
 """Where many agents look, whatever place of their own they have."""
-READ_BESIDES: Final[Mapping[str, tuple[str, ...]]] = {
-    ".codex/skills": (".agents/skills",),
-    ".config/opencode/skills": (".agents/skills", ".opencode/skill", ".opencode/skills"),
-    ".gemini/skills": (".agents/skills",),
-}
-"""Where in a tree an agent looks besides, by where it looks for its user's skills."""
 DETAIL_CHARACTERS: Final = 2000
 SHOWN_PATHS: Final = 1000
 SHOWN_CHARACTERS: Final = 100_000
@@ -222,7 +216,7 @@ def _work(
     """Run the phases in order; the first that is not good is the last."""
     work, bench = _Work(), spec.bench
     proofs: list[bool | None] = []
-    places = read_skill_places(agent.agent.skills_directory)
+    places = read_skill_places(agent.agent)
     for phase in bench.arm.phases:
         order = SessionOrder(
             spec=spec,
@@ -318,9 +312,9 @@ def skill_places(directory: str | None) -> tuple[str, ...]:
     return (SKILLS,) if directory is None or directory == SKILLS else (SKILLS, directory)
 
 
-def read_skill_places(directory: str | None) -> tuple[str, ...]:
-    """Those, and where else in a tree such an agent looks for skills; pure."""
-    return (*skill_places(directory), *READ_BESIDES.get(directory or "", ()))
+def read_skill_places(agent: Agent) -> tuple[str, ...]:
+    """Those, and where else in a tree an agent looks for skills; pure."""
+    return (*skill_places(agent.skills_directory), *agent.skills_besides)
 
 
 def rewritten_skill(changed: Change, phases: tuple[Phase, ...], places: tuple[str, ...]) -> bytes | None:

@@ -28,6 +28,7 @@ from fairtrial.bench.review import require_same_kind
 from fairtrial.bench.secrecy import require_secrecy
 from fairtrial.bench.shadows import refuse_shadowed_skills
 from fairtrial.bench.tasks import bind_task, binding_changes, read_task_file, select_tasks, task_binding
+from fairtrial.bench.trial import read_skill_places
 from fairtrial.errors import HostError, IntegrityError, UsageError
 from fairtrial.gateway.script import read_script
 from fairtrial.host.files import remove_tree
@@ -208,6 +209,7 @@ def open_inputs(
     if candidate is not None:
         pinned["candidate.sha256"] = candidate.overlay.digest
     skills_directories: dict[str, str | None] = {}
+    skills_read: dict[str, tuple[str, ...]] = {}
     for name in sorted({arm.agent for arm in arms}):
         plugin = load_plugin("fairtrial.agents", name)
         agent = cast("type[Agent]", plugin.target)()
@@ -223,9 +225,10 @@ def open_inputs(
             if arm.agent == name:
                 environments[arm.name] = describe_arm(agent, probe.installation, arm, blobs)
         skills_directories[name] = agent.skills_directory
+        skills_read[name] = () if agent.skills_directory is None else read_skill_places(agent)
         pinned[f"agent.{name}.version"] = probe.version or "unknown"
         pinned[f"agent.{name}.plugin_sha256"] = plugin.file_sha256
-    refuse_shadowed_skills(tasks, arms, skills_directories)
+    refuse_shadowed_skills(tasks, arms, skills_read)
     if (
         not is_check
         and any(arm.agent == REFERENCE for arm in arms)

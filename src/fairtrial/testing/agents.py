@@ -201,6 +201,19 @@ def _secrets(trials: AgentTrials) -> None:
         _require(trial, token not in trial.said, "the session's token was printed")
 
 
+def _skills(trials: AgentTrials) -> None:
+    agent = trials.hands.plugin
+    places = [] if agent.skills_directory is None else [agent.skills_directory, *agent.skills_besides]
+    moves = [f"mv -T ~/{each} ~/{each}.away" for place in places for each in (place, place.partition("/")[0])]
+    makes = [f"mkdir -p ~/{place}/x && touch ~/{place}/x/SKILL.md && echo {place} >>made" for place in places]
+    command = trials.hands.run(f"({'; '.join([*moves, *makes, 'touch tried'])}) 2>/dev/null")
+    turns = [{"calls": [command], "usage": trials.usage(1)}, trials.hands.end(usage=trials.usage(2))]
+    changed = _changed(trial := trials.finish(turns, skill=True))
+    _require(trial, b"tried" in changed, "the command that makes skills did not run")
+    made = changed.get(b"made", b"").decode().split()
+    _require(trial, not made, f"a session can make skills in its home, in {', '.join(made)}")
+
+
 def _tokens(hands: AgentHands, seen: bytes) -> set[bytes]:
     """The session's token, as the variables show it that the agent has for it; none where commands cannot see it."""
     agent = hands.plugin()
@@ -220,6 +233,7 @@ AGENT_CASES: Final = (
     AgentCase(name="a crash ends as agent-crash and leaves nothing running", look=_a_crash),
     AgentCase(name="a kill leaves nothing running", look=_a_kill),
     AgentCase(name="secrets stay out", look=_secrets),
+    AgentCase(name="no skill comes to be where it looks for its users", look=_skills),
 )
 """What every agent must do, in order."""
 

@@ -120,11 +120,14 @@ def test_a_skill_that_is_withheld_is_in_no_prompt() -> None:
 def test_the_users_skills_are_read_only_below_mounts_that_cannot_be_renamed(
     agent: type[Agent], skills: tuple[Skill, ...]
 ) -> None:
-    *above, mask = plan_of(agent, skills=skills).tmpfs
-    place = PurePosixPath("/home/agent") / str(agent.skills_directory)
-    assert (mask.target, mask.access) == (str(place), Access.READ_ONLY)
-    between = [str(each) for each in place.parents if each.is_relative_to("/home/agent")][-2::-1]
-    assert [(each.target, each.access) for each in above] == [(each, Access.READ_WRITE) for each in between]
+    mounts = [(each.target, each.access) for each in plan_of(agent, skills=skills).tmpfs]
+    home = PurePosixPath("/home/agent")
+    places = [home / str(agent.skills_directory), *(home / each for each in agent.skills_besides)]
+    above = {each: None for place in places for each in reversed(place.parents) if home in each.parents}
+    assert mounts == [
+        *((str(each), Access.READ_WRITE) for each in above),
+        *((str(each), Access.READ_ONLY) for each in places),
+    ]
 
 
 @pytest.mark.parametrize("agent", [Nop, Reference])

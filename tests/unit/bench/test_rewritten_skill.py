@@ -17,7 +17,7 @@ PHASES = (Phase(name="plan", prompt="", skill="acme-plan"), Phase(name="work", p
 
 def rewritten(agent: type[Agent], *paths: str, phases: tuple[Phase, ...] = PHASES) -> bytes | None:
     entries = tuple(Entry(path=path.encode(), kind=Kind.FILE, existed=True, content=b"x") for path in paths)
-    return rewritten_skill(Change(entries=entries), phases, read_skill_places(agent.skills_directory))
+    return rewritten_skill(Change(entries=entries), phases, read_skill_places(agent()))
 
 
 @pytest.mark.parametrize(

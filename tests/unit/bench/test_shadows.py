@@ -14,13 +14,14 @@ from fairtrial.bench.arms import Defaults, build_arm, read_arms
 from fairtrial.bench.blobs import BlobStore
 from fairtrial.bench.shadows import refuse_shadowed_skills
 from fairtrial.bench.tasks import bind_task, read_task_file
+from fairtrial.bench.trial import read_skill_places
 from fairtrial.errors import UsageError
 from fairtrial.model.bench import Arm, Task
 from fairtrial.protocols import Agent
 
 pytestmark = pytest.mark.needs("git")
 OURS = "---\nname: work\ndescription: how\n---\nOurs.\n"
-DIRECTORIES = {"bash-agent": ".claude/skills"}
+PLACES = {"bash-agent": (".claude/skills",)}
 Bind = Callable[..., Task]
 
 
@@ -67,7 +68,7 @@ SAME = {".claude/skills/work/SKILL.md": OURS, ".claude/skills/work/more/steps.md
 )
 def test_another_skill_of_that_name_in_the_tree_is_refused(files: dict[str, str], bind: Bind, arm: Arm) -> None:
     with pytest.raises(UsageError, match="task mend-add has a skill work of its own in its tree"):
-        refuse_shadowed_skills([bind(files)], [arm], DIRECTORIES)
+        refuse_shadowed_skills([bind(files)], [arm], PLACES)
 
 
 @pytest.mark.parametrize(
@@ -76,18 +77,18 @@ def test_another_skill_of_that_name_in_the_tree_is_refused(files: dict[str, str]
     ids=["none", "the-same", "another-name", "no-skill"],
 )
 def test_what_no_agent_could_mistake_for_it_does_no_harm(files: dict[str, str], bind: Bind, arm: Arm) -> None:
-    refuse_shadowed_skills([bind(files)], [arm], DIRECTORIES)
+    refuse_shadowed_skills([bind(files)], [arm], PLACES)
 
 
 def test_a_skill_that_the_task_hides_is_not_in_the_tree(bind: Bind, arm: Arm) -> None:
     files = {".claude/skills/work/SKILL.md": "theirs\n"}
     task = bind(files, keys="    hidden: [.claude/skills/work]\n")
-    refuse_shadowed_skills([task], [arm], DIRECTORIES)
+    refuse_shadowed_skills([task], [arm], PLACES)
 
 
 def test_an_agent_that_looks_for_no_skills_cannot_be_misled(bind: Bind, arm: Arm) -> None:
     task = bind({".claude/skills/work/SKILL.md": "theirs\n"})
-    refuse_shadowed_skills([task], [arm], {"bash-agent": None})
+    refuse_shadowed_skills([task], [arm], {"bash-agent": ()})
 
 
 @pytest.mark.parametrize(
@@ -104,13 +105,13 @@ def test_a_place_in_the_tree_is_looked_at_that_is_no_users(
     agent: type[Agent], place: str, bind: Bind, arm: Arm
 ) -> None:
     task = bind({f"{place}/work/SKILL.md": "theirs\n"})
-    refuse_shadowed_skills([task], [arm], DIRECTORIES)
+    refuse_shadowed_skills([task], [arm], PLACES)
     with pytest.raises(UsageError, match=f"{re.escape(place)}/work, which"):
-        refuse_shadowed_skills([task], [arm], {"bash-agent": agent.skills_directory})
+        refuse_shadowed_skills([task], [arm], {"bash-agent": read_skill_places(agent())})
 
 
 @pytest.mark.parametrize("place", [".claude/skills", ".gemini/skills"])
 def test_the_agents_own_place_is_looked_at_and_the_one_that_many_share(place: str, bind: Bind, arm: Arm) -> None:
     task = bind({f"{place}/work/SKILL.md": "theirs\n"})
     with pytest.raises(UsageError, match=f"{re.escape(place)}/work, which"):
-        refuse_shadowed_skills([task], [arm], {"bash-agent": ".gemini/skills"})
+        refuse_shadowed_skills([task], [arm], {"bash-agent": read_skill_places(GeminiCli())})
