@@ -94,6 +94,23 @@ def test_a_program_of_another_version_is_left_alone_and_the_pinned_one_is_built(
     assert list(machine.home.iterdir()) == []
 
 
+@pytest.mark.needs("git")
+def test_a_build_finds_no_commit_of_ours_to_name_itself_after(machine: Machine) -> None:
+    for words in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@a", "commit", "-q", "--allow-empty", "-mx"],
+    ):
+        subprocess.run(["git", *words], cwd=machine.clone, check=True)
+    machine.put_rust("1.96.0")
+    script = (machine.bin / "cargo").read_text()
+    look = f'(cd "$CARGO_HOME" && git rev-parse HEAD) >> "{machine.log}" 2>/dev/null\n'
+    machine.put(machine.bin / "cargo", script.replace("while ", f"{look}while ", 1))
+    (machine.bin / "git").symlink_to(shutil.which("git") or "")
+    done = machine.run("oak")
+    assert done.returncode == 0, done.stderr
+    assert len(machine.log.read_text().splitlines()) == 2
+
+
 def test_what_was_built_must_be_what_was_asked_for(machine: Machine) -> None:
     machine.put_rust("1.96.0", built="oak 0.103.0")
     done = machine.run("oak")
