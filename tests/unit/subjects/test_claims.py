@@ -53,6 +53,8 @@ def new(name: str) -> Subject:
         ("hg", 255, "remote: pretxnchangegroup.no hook exited with status 1\n", ClientClaim.REJECTED),
         ("hg", 255, "abort: error: Connection refused\n", ClientClaim.REJECTED),
         ("hg", 255, "abort: error: bad HTTP status line: ''\n", ClientClaim.UNREPORTED),
+        # of a server that nobody reached, and of one that was killed when the push had landed
+        ("hg", 255, "abort: error: Connection reset by peer\n", ClientClaim.UNREPORTED),
         ("hg", 255, "abort: HTTP Error 500: X\n", ClientClaim.UNREPORTED),
         ("fossil", 0, "cannot connect to host 127.0.0.1:1\n", ClientClaim.PUBLISHED),
         ("fossil", 1, "", ClientClaim.UNREPORTED),
