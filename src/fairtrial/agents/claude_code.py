@@ -114,13 +114,20 @@ class ClaudeCode:
         )
 
     def read_report(self, lines: Iterable[bytes]) -> Report:
-        """The last `result` is the one for the session; only `system` events may come after it."""
+        """The last `result` is the one for the session; only `system` events may come after it.
+
+        After one that is not the last there are whatever a session says that a command or a subagent in the background
+        has woken again.
+        """
         events, seen = Events(lines), _Seen()
         for event in events:
-            seen.take(event, events)
+            seen.take(event, events.n_events)
+        if seen.late is not None:
+            events.note(seen.late)
         result = seen.result
         by_model = {name: _claimed_usage(usage) for name, usage in members_of(result, "modelUsage").items()}
-        is_error = truth_of(result, "is_error")
+        subtype = text_of(result, "subtype") or ""
+        is_error = True if subtype.startswith("error") else truth_of(result, "is_error")
         said = text_of(result, "result") or " ".join(map(str, items_of(result, "errors"))) or None
         return Report(
             ended=bool(result),
@@ -128,7 +135,7 @@ class ClaudeCode:
             is_error=is_error,
             error_status=count_of(result, "api_error_status"),
             error_text=shortened(said) if is_error and said else None,
-            ending=text_of(result, "terminal_reason") or text_of(result, "subtype"),
+            ending=text_of(result, "terminal_reason") or subtype or None,
             usage=sum_usage(by_model.values()) if by_model else None,
             usage_by_model=by_model,
             cost_usd=cost_of(result, "total_cost_usd"),
@@ -151,14 +158,15 @@ class _Seen:
         self.calls: Counter[str] = Counter()
         self.skills: dict[str, None] = {}
         self.retries = 0
+        self.late: str | None = None
         self._asked: dict[str, str] = {}
 
-    def take(self, event: JsonObject, events: Events) -> None:
+    def take(self, event: JsonObject, n_events: int) -> None:
         kind, subtype = event.get("type"), event.get("subtype")
         if self.result and kind not in {"result", "system"}:
-            events.note(f"event {events.n_events}: '{kind}' after the result")
+            self.late = self.late or f"event {n_events}: '{kind}' after the result"
         if kind == "result":
-            self.result = event
+            self.result, self.late = event, None
             turns = count_of(event, "num_turns")
             self.turns = turns if self.turns is None else None if turns is None else self.turns + turns
         elif kind == "system":

@@ -1,5 +1,6 @@
 """Claude Code in the sandbox: skills, trouble, and what it reports; edits and subagents are in test_bench_rows."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,23 @@ def test_a_stream_that_breaks_is_tried_again_and_its_tokens_are_kept_apart(
     broken = buckets(session.closed.totals.broken_spend.usage)
     with_broken = tuple(map(sum, zip(session.buckets, broken, strict=True)))
     assert buckets(session.report.usage) in {session.buckets, with_broken}
+
+
+def test_a_command_in_the_background_that_ends_late_wakes_it_again(
+    drive: Drive, usage: Usage, buckets: Buckets
+) -> None:
+    """It has said that it is done by then: what it says after that result is no garbage, and is counted."""
+    waits = {"tool": "Bash", "input": {"command": "sleep 3 && touch woken", "run_in_background": True}}
+    said = ({"text": "Done.", "usage": usage(2)}, {"text": "It has ended.", "usage": usage(3)})
+    turns = [{"calls": [waits], "usage": usage(1, cache_write=100)}, *said]
+    session = drive("claude-code", [{"name": "main", "turns": turns}])
+    assert session.result.returncode == 0, session.stdout
+    results = [event for event in map(json.loads, session.stdout.splitlines()) if event["type"] == "result"]
+    assert [event["result"] for event in results] == ["Done.", "It has ended."]
+    report = session.report
+    assert (report.problem, report.is_error, report.final_text) == (None, False, "It has ended.")
+    assert (session.workspace / "woken").exists()
+    assert session.buckets == buckets(session.expected) == buckets(session.report.usage)
 
 
 def test_what_is_withheld_is_not_offered_and_what_is_placed_is_found(drive: Drive, usage: Usage) -> None:

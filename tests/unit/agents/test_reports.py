@@ -55,6 +55,23 @@ def test_claude_code_that_was_woken_again_is_read_from_the_last_of_its_results()
     assert report.tool_calls == {"Agent": 3}
 
 
+@pytest.mark.parametrize("late", ["assistant", "user"])
+def test_claude_code_may_say_more_after_a_result_that_is_not_its_last(late: str) -> None:
+    first, last = ({"type": "result", "result": text, "num_turns": 1, "is_error": False} for text in ("So.", "Done."))
+    more = {"type": late, "message": {"content": []}}
+    lines = [json.dumps(each).encode() for each in (first, {"type": "system", "subtype": "init"}, more, last)]
+    whole = ClaudeCode().read_report(lines)
+    assert (whole.problem, whole.final_text, whole.turns) == (None, "Done.", 2)
+    cut_off = ClaudeCode().read_report(lines[:-1])
+    assert cut_off.problem == f"event 3: '{late}' after the result"
+
+
+def test_claude_codes_word_for_an_error_is_one_whatever_stands_beside_it() -> None:
+    line = json.dumps({"type": "result", "subtype": "error_max_turns", "is_error": False}).encode()
+    report = ClaudeCode().read_report([line])
+    assert (report.is_error, report.ending) == (True, "error_max_turns")
+
+
 def test_claude_code_calls_a_failure_a_success_and_an_error() -> None:
     report = read(ClaudeCode, "claude-code-500")
     assert (report.is_error, report.error_status, report.ending, report.retries) == (True, 500, "api_error", 2)
