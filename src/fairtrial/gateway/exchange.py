@@ -376,7 +376,7 @@ class Exchange:
             self._trial.record(outgoing.call, answer.status, reading, client_left=client_left)
         await self._sink.end()
         if self.row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
-            self._break_by_plan("the reply was kept back")
+            self._break_by_plan("the reply was kept back, or spoilt")
 
     def _note(self, reading: ReplyReading, decoder: Decoder, ask: Ask, *, ended: bool) -> None:
         """Write down what the meter saw; who ended a reply that did not end by itself is known further up."""

@@ -40,8 +40,12 @@ class Sink:
 
     @property
     def broken(self) -> bool:
-        """The client does not get the whole reply, by plan."""
-        return self._silent
+        """The client does not get the reply whole and as it was, by plan."""
+        return self._silent or self._is_garbled
+
+    @property
+    def _is_garbled(self) -> bool:
+        return self._garbler is not None and self._garbler.done
 
     def fire(self) -> None:
         """Note that the fault's effect is complete."""
@@ -84,7 +88,7 @@ class Sink:
         """End the reply as it should end, or as the fault wants it."""
         if not self._silent:
             await self._incoming.end()
-            if self._kind in {FaultKind.DELAY, FaultKind.THROTTLE} or (self._garbler and self._garbler.done):
+            if self._kind in {FaultKind.DELAY, FaultKind.THROTTLE} or self._is_garbled:
                 self.fire()
             return
         self.fire()

@@ -25,6 +25,7 @@ FAULTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "closed-before-the-head": ({"kind": "drop_reply"}, "session-error"),
     "reset": ({"kind": "rst_reply"}, "session-error"),
     "closed-in-the-middle": ({"kind": "truncate_reply", "parameter": 600}, "session-error"),
+    "garbled": ({"kind": "garble_reply", "parameter": 600}, "session-error"),
     "unauthorized": ({"kind": "status", "parameter": 401}, "agent-crash"),
     "refused": ({"kind": "status", "parameter": 400}, "agent-crash"),
 }

@@ -30,6 +30,7 @@ AGENTS: Final = {
 }
 FAULTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "closed-in-the-middle": ({"kind": "truncate_reply", "parameter": 600}, "session-error"),
+    "garbled": ({"kind": "garble_reply", "parameter": 600}, "session-error"),
     "rate-limited": ({"kind": "status", "parameter": 429, "retry_after_s": 1}, "session-error"),
     "overloaded": ({"kind": "status", "parameter": 529, "retry_after_s": 1}, "session-error"),
     "reset": ({"kind": "rst_reply"}, "session-error"),

@@ -79,6 +79,7 @@ def test_a_garbled_stream_breaks_the_client_and_not_the_framing(scene: Scene, na
     assert read_events(whole.body)
     assert [row.usage.output for row in trial.rows] == [4, 4]  # what the model said is paid for, whoever spoilt it
     assert [(row.fault, row.fault_fired) for row in trial.rows] == [("garble_reply", True), (None, False)]
+    assert [row.ending for row in trial.rows] == [Ending.BROKEN, Ending.ANSWERED]
     assert trial.open.close().faults_as_planned
 
 
