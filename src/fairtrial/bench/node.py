@@ -319,7 +319,7 @@ class Node:
             said = result.stderr.tail.decode(errors="replace").strip().splitlines()
             how = f"ended with {result.returncode}" if result.limit is None else f"reached its {result.limit} limit"
             raise HostError(
-                f"task {task.id}: setup {how}: {said[-1] if said else result.detail}; see `fairtrial check`"
+                f"task {task.id}: setup {how}: {said[-1] if said else result.detail}; mend the task's setup"
             )
 
     def binds(self, task: Task) -> tuple[Bind, ...]:

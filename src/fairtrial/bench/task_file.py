@@ -89,6 +89,10 @@ class OracleEntry:
             paths = [getattr(entry, name) for entry in self.files]
             if twice := sorted({path for path in paths if paths.count(path) > 1}):
                 raise ValueError(f"{name} {twice[0]!r} is named twice in files; name it once")
+        placed = {(entry.into, entry.target) for entry in self.files}
+        for into, target in sorted(placed):
+            if below := sorted(each for place, each in placed if place is into and each.startswith(f"{target}/")):
+                raise ValueError(f"target {below[0]!r} lies below the file {target!r}; name another")
         if self.runner is not None and self.runner not in RUNNERS:
             raise ValueError(f"runner {self.runner!r} is unknown; valid: {', '.join(RUNNERS)}")
         if self.expect_tests is not None and self.expect_tests < 1:

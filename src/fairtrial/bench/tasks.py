@@ -20,8 +20,9 @@ from fairtrial.bench.assets import (
     manifest_digest,
 )
 from fairtrial.bench.blobs import BlobStore, framed_digest, read_stable
+from fairtrial.bench.controls import CHEAT, EXIT_AT_IMPORT
 from fairtrial.bench.review import reference_script, require_labels, review_cheats
-from fairtrial.bench.task_file import CheatEntry, OracleEntry, TaskEntry, TaskFile
+from fairtrial.bench.task_file import CheatEntry, Into, OracleEntry, TaskEntry, TaskFile
 from fairtrial.bench.toolchains import toolchain_digest
 from fairtrial.config.document import Document
 from fairtrial.config.names import require_known
@@ -270,6 +271,8 @@ def _capture_oracle(root: Path, entry: OracleEntry, blobs: BlobStore) -> Oracle:
     by_target = sorted(zip(files, contents, strict=True), key=lambda pair: pair[0].blob.name)
     command = entry.command.encode()
     whole = [command] if entry.runner is None else [command, f"{entry.runner} {entry.expect_tests}".encode()]
+    if over := sorted(each.target for each in entry.files if each.into is Into.WORKSPACE):
+        whole.append("\0".join(("workspace", *over)).encode())
     for file, content in by_target:
         whole += [file.blob.name.encode(), content]
     manifest: list[bytes] = []
@@ -298,6 +301,8 @@ def _capture_reference(root: Path, entry: TaskEntry, blobs: BlobStore) -> Blob |
 
 
 def _capture_cheat(root: Path, entry: CheatEntry, blobs: BlobStore) -> Cheat:
+    if f"{CHEAT}{entry.name}" == EXIT_AT_IMPORT:
+        raise UsageError(f"cheat {entry.name!r} has the name of one that is tried with every task; give it another")
     return Cheat(name=entry.name, patch=_capture(root, entry.patch, blobs), script=_capture(root, entry.script, blobs))
 
 

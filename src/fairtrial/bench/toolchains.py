@@ -35,7 +35,9 @@ def toolchain_digest(path: str) -> str:
     try:
         return framed_digest(_frames(Path(path)))
     except OSError as problem:
-        raise UsageError(f"{os.fsdecode(problem.filename)}: cannot be read: {problem.strerror}") from problem
+        # What opens and cannot be read, as much below /proc, has no name in the error.
+        where = path if problem.filename is None else os.fsdecode(problem.filename)
+        raise UsageError(f"{where}: cannot be read whole: {problem.strerror}; name another directory") from problem
 
 
 def _frames(root: Path) -> Iterator[bytes]:

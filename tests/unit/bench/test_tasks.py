@@ -127,6 +127,22 @@ def test_captured_bytes_that_change_are_lost(write_tasks: WriteTasks, task_text:
         blobs.read(blob)
 
 
+def test_where_an_oracles_file_goes_is_part_of_its_digest(
+    write_tasks: WriteTasks, task_text: str, blobs: BlobStore
+) -> None:
+    over = task_text.replace("target: oracle.py}", "target: oracle.py, into: workspace}")
+    beside, above = (bind(write_tasks(text), blobs) for text in (task_text, over))
+    assert above.oracle.digest != beside.oracle.digest
+    assert above.oracle.manifest_digest == beside.oracle.manifest_digest
+
+
+def test_a_cheat_cannot_have_the_name_of_ours(write_tasks: WriteTasks, task_text: str, blobs: BlobStore) -> None:
+    path = write_tasks(f"{task_text}    cheats: [{{name: exit-0-at-import, script: a.sh}}]\n")
+    (path.parent / "a.sh").write_text("true\n")
+    with pytest.raises(ConfigError, match="cheat 'exit-0-at-import' has the name of one that is tried with every task"):
+        bind(path, blobs)
+
+
 def test_content_names_and_commit_of_what_is_mounted_and_copied_have_digests_of_their_own(
     write_tasks: WriteTasks, task_text: str, blobs: BlobStore, world: Path
 ) -> None:

@@ -50,8 +50,14 @@ def test_times_places_and_compiled_files_do_not(toolchain: Path, tmp_path: Path)
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"gone: cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"gone: cannot be read whole: No such file"):
         toolchain_digest(str(tmp_path / "gone"))
+
+
+def test_what_opens_and_cannot_be_read_is_refused_as_well() -> None:
+    memory = f"/proc/{os.getpid()}/task/{os.getpid()}"  # whose `mem` has nothing at its beginning
+    with pytest.raises(UsageError, match=r"cannot be read whole: .*; name another directory"):
+        toolchain_digest(memory)
 
 
 def test_the_system_itself_is_not_read() -> None:
