@@ -12,9 +12,11 @@ from rich.console import Console
 from fairtrial.errors import IntegrityError, UsageError
 from fairtrial.evidence.bench import BenchFold, BenchSummary, with_plan
 from fairtrial.evidence.loop_report import LoopSummary, summarize_loop
-from fairtrial.evidence.loop_runs import LoopFold
+from fairtrial.evidence.loop_runs import LoopFold, PlannedRun, Setting
 from fairtrial.host.files import write_durably
-from fairtrial.model.loop import JsonObject
+from fairtrial.loop.rows import remote_of
+from fairtrial.loop.scenarios import SCENARIOS
+from fairtrial.model.loop import JsonObject, Transport
 from fairtrial.report.bench import bench_report_json, render_bench_markdown, render_bench_terminal
 from fairtrial.report.html import render_html
 from fairtrial.report.loop import loop_report_json, render_loop_markdown, render_loop_terminal
@@ -63,6 +65,8 @@ def summarize_results(results: Results) -> Report:
     """
     sweep = read_sweep(results)
     rows = read_rows(results.results_jsonl, sweep_id=sweep.sweep)
+    if sweep.lane == "loop":
+        return _fold(rows, sweep.lane, results.results_jsonl, _planned_runs(results, sweep.document))
     report = _fold(rows, sweep.lane, results.results_jsonl)
     if not isinstance(report.summary, BenchSummary):
         return report
@@ -99,11 +103,41 @@ def write_reports(results: Results) -> None:
     write_durably(results.report_json, f"{text}\n".encode(), mode=0o644)
 
 
-def _fold(rows: Iterable[JsonObject], lane: str, path: Path) -> Report:
+def _planned_runs(results: Results, document: JsonObject) -> list[PlannedRun]:
+    """The trials of a tool sweep, each where the machine that planned it would have measured it.
+
+    Raises:
+        IntegrityError: The plan does not say of each trial what it is.
+    """
+    try:
+        host = str(cast("JsonObject", document["machine"])["hostname"])
+        entries = [
+            (str(each["key"]), cast("JsonObject", each["loop"])) for each in cast("list[JsonObject]", document["plan"])
+        ]
+        return [
+            PlannedRun(
+                key=key,
+                setting=Setting(scenario=str(task["scenario"]), remote_transport=_remote_of(task), host=host),
+                subject=str(cast("JsonObject", task["variant"])["name"]),
+                null_control=task["null_control"] is True,
+            )
+            for key, task in entries
+        ]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise IntegrityError(f"{results.sweep_json}: not a plan that this version understands: {problem}") from problem
+
+
+def _remote_of(task: JsonObject) -> str:
+    """The transport that the trial's rows would name."""
+    scenario, transport = SCENARIOS[str(task["scenario"])], Transport(str(task["transport"]))
+    return remote_of(scenario, transport, is_played=task["skip_reason"] is None).transport
+
+
+def _fold(rows: Iterable[JsonObject], lane: str, path: Path, plan: Sequence[PlannedRun] | None = None) -> Report:
     fold = LoopFold() if lane == "loop" else BenchFold()
     for row in rows:
         try:
             fold.add(row)
         except (UsageError, IntegrityError) as problem:
             raise type(problem)(f"{path}: {problem}") from problem
-    return Report(summary=summarize_loop(fold) if isinstance(fold, LoopFold) else fold.summary())
+    return Report(summary=summarize_loop(fold, plan) if isinstance(fold, LoopFold) else fold.summary())

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from fairtrial.evidence.loop_compare import ControlSpread, Difference, compare_subjects, control_spreads
-from fairtrial.evidence.loop_runs import NUMBER_FIELDS, LoopFold, LoopRun, RunEnding, Setting
+from fairtrial.evidence.loop_runs import NUMBER_FIELDS, LoopFold, LoopRun, PlannedRun, RunEnding, Setting
 from fairtrial.evidence.publication_matrix import MatrixLine, matrix_lines
 from fairtrial.stats.summary import median
 
@@ -58,6 +58,8 @@ class SubjectSummary:
         n_passed: Those that did not fail: only their figures enter medians.
         n_skipped: Runs that were skipped, each with a reason.
         n_void: Runs that are no evidence.
+        n_planned: Trials of the plan; None for bare rows, which have none.
+        n_not_begun: Those of which no attempt has ended.
         voided_attempts: Void attempts that a later one superseded.
         medians: Medians over passed runs by field; None without one or with an unmeasured one.
         peak_memory_bytes: The largest peak over passed runs, or None.
@@ -73,6 +75,8 @@ class SubjectSummary:
     n_passed: int
     n_skipped: int
     n_void: int
+    n_planned: int | None
+    n_not_begun: int
     voided_attempts: int
     medians: Mapping[str, float | None]
     peak_memory_bytes: float | None
@@ -177,6 +181,7 @@ class LoopSummary:
         skips: What was not measured on purpose.
         voids: Runs that are no evidence.
         failures: Runs that failed.
+        n_planned: Trials of the plan; None for bare rows, which have none.
     """
 
     n_rows: int
@@ -186,19 +191,43 @@ class LoopSummary:
     skips: tuple[SkipNote, ...]
     voids: tuple[VoidNote, ...]
     failures: tuple[FailureNote, ...]
+    n_planned: int | None = None
+
+    @property
+    def n_not_begun(self) -> int:
+        """Trials of the plan of which no attempt has ended."""
+        return sum(subject.n_not_begun for section in self.sections for subject in section.subjects)
+
+    @property
+    def n_uncounted(self) -> int | None:
+        """Trials of the plan without a counting attempt; None for bare rows, which have no plan."""
+        return None if self.n_planned is None else len(self.voids) + self.n_not_begun
 
 
-def summarize_loop(fold: LoopFold) -> LoopSummary:
-    """Give the summary of the rows that a fold has read."""
+def summarize_loop(fold: LoopFold, plan: Sequence[PlannedRun] | None = None) -> LoopSummary:
+    """Give the summary of the rows that a fold has read.
+
+    Args:
+        fold: The rows.
+        plan: The sweep's trials: one without a row has a place in the summary too. None for bare rows.
+    """
     found: dict[Setting, list[LoopRun]] = {}
     for run in fold.runs:
         found.setdefault(run.setting, []).append(run)
+    not_begun: dict[Setting, list[PlannedRun]] = {}
+    for trial in plan or ():
+        if not fold.has(trial.key):
+            found.setdefault(trial.setting, [])
+            not_begun.setdefault(trial.setting, []).append(trial)
     by_setting = {setting: sorted(found[setting], key=_order) for setting in sorted(found)}
     ordered = [run for runs in by_setting.values() for run in runs]
     return LoopSummary(
         n_rows=fold.n_rows,
         token_rules=tuple(sorted(fold.token_rules)),
-        sections=tuple(_section(setting, runs, fold.voided_attempts) for setting, runs in by_setting.items()),
+        sections=tuple(
+            _section(setting, runs, None if plan is None else not_begun.get(setting, ()), fold.voided_attempts)
+            for setting, runs in by_setting.items()
+        ),
         runs=tuple(run for run in ordered if run.ending is RunEnding.MEASURED),
         skips=_skips(ordered),
         voids=tuple(
@@ -222,6 +251,7 @@ def summarize_loop(fold: LoopFold) -> LoopSummary:
             for run in ordered
             if run.failed
         ),
+        n_planned=None if plan is None else len(plan),
     )
 
 
@@ -230,22 +260,36 @@ def _order(run: LoopRun) -> tuple[int, str, int]:
     return (-1 if run.run is None else run.run, run.subject, run.attempt)
 
 
-def _section(setting: Setting, runs: Sequence[LoopRun], voided: Mapping[tuple[Setting, str], int]) -> Section:
+def _section(
+    setting: Setting,
+    runs: Sequence[LoopRun],
+    not_begun: Sequence[PlannedRun] | None,
+    voided: Mapping[tuple[Setting, str], int],
+) -> Section:
     by_subject: dict[str, list[LoopRun]] = {}
     for run in runs:
         by_subject.setdefault(run.subject, []).append(run)
-    nulls = sorted(name for name, members in by_subject.items() if any(run.null_control for run in members))
+    missing = Counter(trial.subject for trial in not_begun or ())
+    controls = {run.subject for run in runs if run.null_control}
+    controls |= {trial.subject for trial in not_begun or () if trial.null_control}
+    nulls = sorted(controls & by_subject.keys())
     candidates = sorted(set(by_subject) - set(nulls))
     reference = REFERENCE if REFERENCE in candidates else next(iter(candidates), None)
     faulted = any(run.cases for run in runs)
     at_once = any(run.parallel is not None for run in runs)
     compared = None if faulted or at_once else reference
     spreads: Mapping[str, ControlSpread] = {} if compared is None else control_spreads(by_subject, compared, nulls)
-    order = sorted(by_subject, key=lambda name: (name in nulls, name != reference, name))
+    order = sorted({*by_subject, *missing}, key=lambda name: (name in controls, name != reference, name))
     return Section(
         setting=setting,
         subjects=tuple(
-            _subject(name, by_subject[name], null_control=name in nulls, voided_attempts=voided.get((setting, name), 0))
+            _subject(
+                name,
+                by_subject.get(name, ()),
+                null_control=name in controls,
+                n_not_begun=None if not_begun is None else missing[name],
+                voided_attempts=voided.get((setting, name), 0),
+            )
             for name in order
         ),
         reference=reference,
@@ -259,12 +303,14 @@ def _matrices(
     by_subject: Mapping[str, Sequence[LoopRun]], order: Sequence[str], nulls: Sequence[str]
 ) -> Iterator[PublicationMatrix]:
     for name in order:
-        lines = matrix_lines(run.cases for run in by_subject[name] if run.ending is RunEnding.MEASURED)
+        lines = matrix_lines(run.cases for run in by_subject.get(name, ()) if run.ending is RunEnding.MEASURED)
         if lines:
             yield PublicationMatrix(subject=name, null_control=name in nulls, lines=lines)
 
 
-def _subject(name: str, members: Sequence[LoopRun], *, null_control: bool, voided_attempts: int) -> SubjectSummary:
+def _subject(
+    name: str, members: Sequence[LoopRun], *, null_control: bool, n_not_begun: int | None, voided_attempts: int
+) -> SubjectSummary:
     measured = [run for run in members if run.ending is RunEnding.MEASURED]
     passed = [run for run in measured if run.passed]
     peaks = [run.number("peak_memory_bytes") for run in passed]
@@ -279,6 +325,8 @@ def _subject(name: str, members: Sequence[LoopRun], *, null_control: bool, voide
         n_passed=len(passed),
         n_skipped=sum(run.ending is RunEnding.SKIPPED for run in members),
         n_void=sum(run.ending is RunEnding.VOID for run in members),
+        n_planned=None if n_not_begun is None else len(members) + n_not_begun,
+        n_not_begun=n_not_begun or 0,
         voided_attempts=voided_attempts,
         medians={field: median(run.number(field) for run in passed) for field in NUMBER_FIELDS},
         peak_memory_bytes=peak,

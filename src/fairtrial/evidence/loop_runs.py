@@ -19,7 +19,17 @@ from fairtrial.evidence.loop import HOLE_RETURNCODE, is_hole, row_failed
 from fairtrial.evidence.publication_matrix import CaseFacts, read_cases
 from fairtrial.evidence.rows import Row, flag, measured, number, required_text, text, whole
 
-__all__ = ["NUMBER_FIELDS", "Hole", "LoopFold", "LoopRun", "ParallelFacts", "PublicationFacts", "RunEnding", "Setting"]
+__all__ = [
+    "NUMBER_FIELDS",
+    "Hole",
+    "LoopFold",
+    "LoopRun",
+    "ParallelFacts",
+    "PlannedRun",
+    "PublicationFacts",
+    "RunEnding",
+    "Setting",
+]
 
 NUMBER_FIELDS: Final = (
     "elapsed_ms",
@@ -78,6 +88,23 @@ class Setting:
     scenario: str
     remote_transport: str
     host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """One trial of a sweep's plan.
+
+    Attributes:
+        key: Its identity.
+        setting: Where it is to be measured: on the machine that made the plan.
+        subject: The subject's name.
+        null_control: It is the control.
+    """
+
+    key: str
+    setting: Setting
+    subject: str
+    null_control: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +240,10 @@ class LoopFold:
     def runs(self) -> Collection[LoopRun]:
         """The counting attempts so far, in the order in which their keys first ended."""
         return self._runs.values()
+
+    def has(self, key: str) -> bool:
+        """Say whether an attempt of that key has ended."""
+        return key in self._runs
 
     def add(self, row: Row) -> None:
         """Take one row, in the order in which rows were written: a run's total row comes after its other rows.

@@ -15,7 +15,7 @@ from fairtrial.model.loop import RemoteWords, Scenario, Transport
 from fairtrial.model.process import ProcessResult
 from fairtrial.model.trial import TrialSpec
 
-__all__ = ["LOOP_ROW", "Row", "RowBuilder"]
+__all__ = ["LOOP_ROW", "Row", "RowBuilder", "remote_of"]
 
 LOOP_ROW: Final = "loop-row/1"
 STDERR_TAIL: Final = 4000
@@ -39,6 +39,12 @@ TRACKS: Final = {
 Row = dict[str, object]
 
 
+def remote_of(scenario: Scenario, transport: Transport, *, is_played: bool) -> RemoteWords:
+    """What rows say of the remote: a scenario may have one of its own, but none where it is not played."""
+    own = scenario.remote if is_played else None
+    return own or RemoteWords(transport=transport.value, server=SERVERS[transport])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBuilder:
     """Makes rows that all carry the trial's identity.
@@ -55,8 +61,7 @@ class RowBuilder:
     def of(cls, spec: TrialSpec, scenario: Scenario) -> "RowBuilder":
         """The builder of one attempt's rows."""
         task = spec.loop
-        own = scenario.remote if task.skip_reason is None else None  # where it is not played there is none
-        remote = own or RemoteWords(transport=task.transport.value, server=SERVERS[task.transport])
+        remote = remote_of(scenario, task.transport, is_played=task.skip_reason is None)
         filesystem = filesystem_of(Path(spec.scratch))
         identity = {
             "schema": LOOP_ROW,

@@ -60,9 +60,15 @@ def render_loop_terminal(summary: LoopSummary, console: Console) -> None:
 def _document(summary: LoopSummary, tables: Sequence[Table]) -> Document:
     """Put the tables that compare subjects before those that list runs."""
     rules = f" Rules: {', '.join(summary.token_rules)}." if summary.token_rules else ""
+    notes = [NOT_EQUIVALENT, NOT_AUDITED, LIKE_WITH_LIKE, ESTIMATES + rules]
+    if summary.n_uncounted:
+        notes.append(
+            f"INCOMPLETE: {summary.n_uncounted} of {summary.n_planned} planned trials have no counting attempt:"
+            f" {len(summary.voids)} void, {summary.n_not_begun} never begun."
+        )
     return Document(
         title="fairtrial loop report",
-        notes=(NOT_EQUIVALENT, NOT_AUDITED, LIKE_WITH_LIKE, ESTIMATES + rules),
+        notes=notes,
         tables=[*tables, *run_tables(summary.runs), *note_tables(summary)],
     )
 
@@ -72,9 +78,9 @@ def _section_tables(section: Section) -> Iterator[Table]:
     yield Table(
         title=f"Subjects: {where}",
         headers=(
-            "subject", "passed / runs", "voids as failures", "wall ms", "first acquire ms", "second acquire ms",
-            "warm delta ms", "calls", "output bytes", "tokens", "weighted tokens", "truth check", "coverage",
-            "CPU s (user + system)", "peak memory bytes", "network bytes",
+            "subject", "planned", "passed / runs", "voids as failures", "wall ms", "first acquire ms",
+            "second acquire ms", "warm delta ms", "calls", "output bytes", "tokens", "weighted tokens", "truth check",
+            "coverage", "CPU s (user + system)", "peak memory bytes", "network bytes",
         ),
         rows=[_subject_cells(subject) for subject in section.subjects],
         note="; ".join(
@@ -108,6 +114,7 @@ def _subject_cells(subject: SubjectSummary) -> Sequence[str]:
     medians = subject.medians
     return (
         f"{subject.subject} [control]" if subject.null_control else subject.subject,
+        "" if subject.n_planned is None else str(subject.n_planned),
         f"{subject.n_passed} / {subject.n_runs}",
         f"{subject.n_passed} / {subject.runs_as_failures}",
         figure(medians["elapsed_ms"], 1),

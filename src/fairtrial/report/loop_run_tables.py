@@ -1,4 +1,4 @@
-"""The tables of a tool sweep with a line a run, and those of what failed, is void or was left out."""
+"""The tables of a tool sweep with a line a run, and those of what failed, is void, never began or was left out."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -127,7 +127,7 @@ def _publication_cells(run: LoopRun) -> Iterator[Sequence[str]]:
 
 
 def note_tables(summary: LoopSummary) -> Iterator[Table]:
-    """Give what failed, is void or was left out."""
+    """Give what failed, is void, never began or was left out."""
     if summary.failures:
         yield Table(
             title="Failed runs",
@@ -146,6 +146,14 @@ def note_tables(summary: LoopSummary) -> Iterator[Table]:
                 for n in summary.voids
             ),
         )
+    not_begun = [
+        (place(section.setting), subject.subject, str(subject.n_planned), str(subject.n_not_begun))
+        for section in summary.sections
+        for subject in section.subjects
+        if subject.n_not_begun
+    ]
+    if not_begun:
+        yield Table(title="Never begun", headers=("where", "subject", "planned", "never begun"), rows=not_begun)
     if summary.skips:
         yield Table(
             title="Skipped",

@@ -46,6 +46,12 @@ def _table(section: Section, headers: Sequence[str], cells: Callable[[str, Matri
     nulls = [matrix for matrix in section.publications if matrix.null_control and _control_of(matrix) in own]
     agreed = sum(_facts_of(line) in own.get(_control_of(matrix), ()) for matrix in nulls for line in matrix.lines)
     n_lines = sum(len(matrix.lines) for matrix in nulls)
+    absent = [
+        f"{subject.subject} ({subject.n_void} void, {subject.n_not_begun} never begun)"
+        for subject in section.subjects
+        if subject.n_void or subject.n_not_begun
+    ]
+    lacking = f" Planned runs that are not in this table: {', '.join(absent)}." if absent else ""
     control = f" The null control agreed in {agreed} of {n_lines} cases." if nulls else ""
     setting = section.setting
     where = setting.remote_transport or "an unnamed transport"
@@ -53,7 +59,7 @@ def _table(section: Section, headers: Sequence[str], cells: Callable[[str, Matri
         title=f"Publication honesty over {where}" + (f" on {setting.host}" if setting.host else ""),
         headers=headers,
         rows=[cells(subject, line) for subject, line in lines],
-        note=NOTE + control,
+        note=NOTE + control + lacking,
     )
 
 

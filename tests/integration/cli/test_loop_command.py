@@ -101,7 +101,9 @@ def test_report_renders_again_and_changes_nothing(sweep: tuple[Path, subprocess.
     again = json.loads(fairtrial("report", out, "--json").stdout)
     assert again == json.loads((out / "report.json").read_text())
     bare = json.loads(fairtrial("report", out / "results.jsonl", "--json").stdout)
-    assert bare == again | {"sealed": False}
+    for subject in (each for section in again["sections"] for each in section["subjects"]):
+        subject["planned"] = None  # bare rows have no plan
+    assert bare == again | {"sealed": False, "planned": None, "uncounted": None}
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
@@ -146,10 +148,20 @@ def test_a_stopped_sweep_says_so_and_resume_finishes_it(number: signal.Signals, 
     assert live.returncode == 128 + number, said
     assert "fairtrial resume" in said
     assert not (out / "seal.json").exists()
-    assert (out / "report.md").exists()
+    report, rows = json.loads((out / "report.json").read_text()), [row for row in rows_of(out) if row["final"]]
+    n_planned = len(json.loads((out / "sweep.json").read_text())["plan"])
+    assert n_planned == report["planned"] == 2 * n_runs
+    cancelled = [(row["subject"], row["run"]) for row in rows if row["error_kind"] == "cancelled"]
+    assert [(void["subject"], void["run"]) for void in report["void"]] == cancelled
+    subjects = [each for section in report["sections"] for each in section["subjects"]]
+    assert sum(each["planned"] for each in subjects) == n_planned
+    assert sum(each["not_begun"] for each in subjects) == n_planned - len(rows)
+    assert report["uncounted"] == n_planned - len(rows) + len(cancelled)
+    assert f"INCOMPLETE: {report['uncounted']} of {n_planned} planned trials" in (out / "report.md").read_text()
     again = fairtrial("resume", out)
     assert again.returncode == 0, again.stderr
     assert fairtrial("audit", out).returncode == 0
+    assert "INCOMPLETE" not in (out / "report.md").read_text()
 
 
 def test_a_worker_that_is_killed_makes_one_interrupted_row_and_the_sweep_goes_on(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 import io
 import json
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from fairtrial.evidence.loop_report import LoopSummary, summarize_loop
-from fairtrial.evidence.loop_runs import LoopFold
+from fairtrial.evidence.loop_runs import LoopFold, PlannedRun, Setting
 from fairtrial.report.loop import loop_report_json, render_loop_markdown, render_loop_terminal
 
 WEIGHTED = "estimated_cost_weighted_tokens_with_envelope"
@@ -69,11 +70,11 @@ def publication(**fields: object) -> dict[str, object]:
     }
 
 
-def summarize(*rows: dict[str, object]) -> LoopSummary:
+def summarize(*rows: dict[str, object], plan: Sequence[PlannedRun] | None = None) -> LoopSummary:
     fold = LoopFold()
     for row in rows:
         fold.add(row)
-    return summarize_loop(fold)
+    return summarize_loop(fold, plan)
 
 
 def table(markdown: str, title: str) -> list[list[str]]:
@@ -97,9 +98,9 @@ def test_the_header_says_that_steps_and_settings_are_not_equivalent() -> None:
 def test_each_section_has_a_line_a_subject() -> None:
     markdown = render_loop_markdown(summarize(*SWEEP))
     header, git, hg, control = table(markdown, "Subjects: task_loop over http on h")
-    assert header[0] == "subject"
+    assert header[:2] == ["subject", "planned"]
     assert git == [
-        "git", "2 / 2", "2 / 2", "100.8", "20.0", "15.0", "-5.0", "12", "4000", "300", "900", "pass", "complete",
+        "git", "", "2 / 2", "2 / 2", "100.8", "20.0", "15.0", "-5.0", "12", "4000", "300", "900", "pass", "complete",
         "0.250 + unmeasured", "unmeasured", "unmeasured",
     ]  # fmt: skip
     assert hg[0] == "hg"
@@ -150,7 +151,7 @@ def test_the_cold_and_warm_table_stands_only_for_its_scenario() -> None:
     assert lines[1] == ["file", "git", "0", "70.0", "30.0", "40.0", "10.0", "pass", "partial"]
     assert lines[2][-1] == "unmeasured"
     subjects = table(markdown, "Subjects: agent_task_baseline_v1 over file on h")
-    assert subjects[1][4:7] == ["40.0", "10.0", "-30.0"]
+    assert subjects[1][5:8] == ["40.0", "10.0", "-30.0"]
     assert "network bytes of git: file transport" in markdown
     assert "Cold clone" not in render_loop_markdown(summarize(*SWEEP))
 
@@ -197,6 +198,66 @@ def test_skips_voids_and_failures_are_listed_with_seventy_characters_of_reason()
     assert table(markdown, "Failed runs")[1] == [where, "git", "3", "s" * 69 + "…"]
     only_steps = render_loop_markdown(summarize())
     assert "##" not in only_steps
+
+
+def planned(subject: str, *, scenario: str = "task_loop", null_control: bool = False) -> PlannedRun:
+    setting = Setting(scenario=scenario, remote_transport="http", host="h")
+    return PlannedRun(key=f"{scenario}/{subject}", setting=setting, subject=subject, null_control=null_control)
+
+
+def test_every_planned_trial_stands_in_the_report_with_what_became_of_it() -> None:
+    fault = {"scenario": "publication_under_fault_v1", "publications": [{"fault_case": "control", "valid": True}]}
+    stop = {"error_kind": "cancelled", "error_detail": "stopped by signal 15"}
+    rows = [
+        total("git", 0, key="task_loop/git", attempt=1),
+        total("hg", 0, key="task_loop/hg", attempt=1, **stop),
+        total("hg", 0, key="publication_under_fault_v1/hg", attempt=1, **fault),
+        total("jj", 0, key="publication_under_fault_v1/jj", attempt=1, **fault | stop | {"publications": None}),
+    ]
+    plan = [planned(name) for name in ("git", "hg", "oak")] + [planned("git(null)", null_control=True)]
+    plan += [planned(name, scenario="publication_under_fault_v1") for name in ("hg", "jj", "oak")]
+    plan.append(planned("git", scenario="parallel_tasks_v1"))
+    summary = summarize(*rows, plan=plan)
+    markdown = render_loop_markdown(summary)
+    said = "INCOMPLETE: 6 of 8 planned trials have no counting attempt: 2 void, 4 never begun."
+    assert said in markdown
+    assert said in on_terminal(summary, 200)
+    where = "task_loop over http on h"
+    lines = table(markdown, f"Subjects: {where}")
+    assert [line[:4] for line in lines[1:]] == [
+        ["git", "1", "1 / 1", "1 / 1"],
+        ["hg", "1", "0 / 0", "0 / 1"],
+        ["oak", "1", "0 / 0", "0 / 0"],
+        ["git(null) \\[control\\]", "1", "0 / 0", "0 / 0"],
+    ]
+    assert table(markdown, "Void runs")[2] == [where, "hg", "0", "cancelled", "stopped by signal 15"]
+    assert [line[:2] + line[3:] for line in table(markdown, "Never begun")[1:]] == [
+        ["parallel_tasks_v1 over http on h", "git", "1"],
+        ["publication_under_fault_v1 over http on h", "oak", "1"],
+        [where, "oak", "1"],
+        [where, "git(null)", "1"],
+    ]
+    assert (
+        "Planned runs that are not in this table: jj (1 void, 0 never begun), oak (0 void, 1 never begun)." in markdown
+    )
+    report = loop_report_json(summary, sealed=False)
+    assert (report["planned"], report["uncounted"]) == (8, 6)
+    subjects = [each for section in report["sections"] for each in section["subjects"]]  # type: ignore[attr-defined]
+    assert [(each["subject"], each["planned"], each["not_begun"]) for each in subjects] == [
+        ("git", 1, 1), ("hg", 1, 0), ("jj", 1, 0), ("oak", 1, 1),
+        ("git", 1, 0), ("hg", 1, 0), ("oak", 1, 1), ("git(null)", 1, 1),
+    ]  # fmt: skip
+
+
+def test_bare_rows_have_no_plan_and_a_whole_sweep_is_not_called_incomplete() -> None:
+    bare = summarize(total("git", 0, error_kind="cancelled"))
+    assert "INCOMPLETE" not in render_loop_markdown(bare)
+    report = loop_report_json(bare, sealed=False)
+    assert (report["planned"], report["uncounted"]) == (None, None)
+    whole = summarize(total("git", 0, key="task_loop/git", attempt=1), plan=[planned("git")])
+    assert "INCOMPLETE" not in render_loop_markdown(whole)
+    report = loop_report_json(whole, sealed=False)
+    assert (report["planned"], report["uncounted"]) == (1, 0)
 
 
 def test_foreign_text_is_escaped_in_both_renderings() -> None:
