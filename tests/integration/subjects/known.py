@@ -84,6 +84,7 @@ KNOWN: Mapping[tuple[str, str], Facts] = {
         "reply_lost_reused": (1, "rejected", "false_failure"),
         "reply_lost_fresh": (1, "unreported", "unreported_but_durable"),
         "request_lost_fresh": (1, "unreported", "unreported_failure_true"),
+        "server_down": (1, "rejected", "true_rejection"),
         "client_killed": (-9, "none", "late_apply"),
         "server_refuses": (1, "rejected", "true_rejection"),
         "rival_first": (1, "rejected", "true_rejection"),

@@ -47,6 +47,7 @@ OVER_SSH = [
     *(pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil")),
     pytest.param("jj", marks=pytest.mark.needs("jj", "git")),
 ]
+BY_GIT = [pytest.param("git", marks=pytest.mark.needs("git")), pytest.param("jj", marks=pytest.mark.needs("jj", "git"))]
 OVER_TCP = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("git", "hg", "fossil", "oak")]
 
 
@@ -57,10 +58,12 @@ def play(make_trial: MakeTrial, name: str, transport: Transport, *faults: str) -
     return rows[-1], {row["fault_case"]: row for row in rows if "fault_case" in row}
 
 
-@pytest.mark.needs("git")
 @pytest.mark.parametrize("transport", [Transport.FILE, Transport.NATIVE, Transport.SSH, Transport.HTTP])
-def test_a_server_that_dies_leaves_the_truth_that_its_moment_says(make_trial: MakeTrial, transport: Transport) -> None:
-    total, found = play(make_trial, "git", transport, *KILLS)
+@pytest.mark.parametrize("name", BY_GIT)
+def test_a_server_that_dies_leaves_the_truth_that_its_moment_says(
+    make_trial: MakeTrial, name: str, transport: Transport
+) -> None:
+    total, found = play(make_trial, name, transport, *KILLS)
     assert {case: row["server_truth"] for case, row in found.items() if case in KILLS} == KILLS
     for row in found.values():
         assert row["fault_fired"] == (0 if row["fault_case"] == "control" else 1)
@@ -68,8 +71,8 @@ def test_a_server_that_dies_leaves_the_truth_that_its_moment_says(make_trial: Ma
         assert (row["publication_bytes"] is None) is (transport is not Transport.HTTP)
         assert (row["delivery"] is None) is (transport is Transport.FILE)
         assert_judged(row)
-        assert_harmless("git", row)
-    assert (found["server_refuses"]["client_claim"] == "rejected") or not is_measured("git")
+        assert_harmless(name, row)
+    assert (found["server_refuses"]["client_claim"] == "rejected") or not is_measured(name)
     assert {row["client_claim"] for row in found.values()} <= {"published", "rejected", "unreported"}
     assert (total["network_bytes"] is None) is (transport is Transport.FILE)
 
@@ -151,10 +154,15 @@ def test_over_ssh_the_program_that_a_variant_names_is_the_server_s_too(
     assert served in log.read_text()
 
 
+WITHOUT_FORCE = {"fossil", "jj"}
 RIVALS = [
     *(
         pytest.param(name, transport, marks=pytest.mark.needs(name), id=f"{name}-{transport}")
         for name in ("git", "hg", "fossil")
+        for transport in (Transport.FILE, Transport.NATIVE, Transport.SSH)
+    ),
+    *(
+        pytest.param("jj", transport, marks=pytest.mark.needs("jj", "git"), id=f"jj-{transport}")
         for transport in (Transport.FILE, Transport.NATIVE, Transport.SSH)
     ),
     pytest.param("oak", Transport.NATIVE, marks=pytest.mark.needs("oak"), id="oak-native"),
@@ -167,11 +175,11 @@ def test_another_writer_is_met_and_forced_over_on_every_transport(
 ) -> None:
     _, found = play(make_trial, name, transport, RIVAL, FORCED)
     met = found[RIVAL]
-    forks = name == "fossil"  # both commits stay, whichever was made first, and nothing can be forced over
+    forks = name == "fossil"  # both commits stay, whichever was made first
     assert (met["server_truth"], bool(met["fork_heads"])) == (("durable", True) if forks else ("other_head", False))
     assert met["rival_still_head"] is True
     assert (met["recovered"], met["joined_head"] is None) == (True, False), met["recovery_reason"]
-    assert (FORCED in found) is not forks
+    assert (FORCED in found) is (name not in WITHOUT_FORCE)
     if FORCED in found:
         over = found[FORCED]
         assert (over["server_truth"], over["rival_still_head"], over["final_truth"]) == ("durable", False, True)
