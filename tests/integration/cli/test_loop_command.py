@@ -129,6 +129,21 @@ def test_an_edited_number_in_a_report_is_named(
     assert "report.md" in audited.stdout
 
 
+@pytest.mark.parametrize("edit", [{}, {"loop": {"scenario": "task_loop"}}, {"loop": {"scenario": "unheard_of"}}])
+def test_a_plan_that_does_not_say_what_was_planned_is_no_report(
+    sweep: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, edit: dict[str, object]
+) -> None:
+    out, _ = sweep
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", str(out), str(copy)], check=True)
+    document = json.loads((copy / "sweep.json").read_text())
+    document["plan"][0] = {name: value for name, value in document["plan"][0].items() if name != "loop"} | edit
+    (copy / "sweep.json").write_text(json.dumps(document))
+    refused = fairtrial("report", copy)
+    assert refused.returncode == 4, refused.stderr
+    assert f"{copy}/sweep.json: not a plan that this version understands" in refused.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_sweep_says_so_and_resume_finishes_it(number: signal.Signals, tmp_path: Path) -> None:
     for n_runs in (3, 20):
