@@ -117,7 +117,7 @@ def capture_plugin(
 
 
 def _read(directory: Path, parts: Sequence[str], dropped: list[str]) -> tuple[_File, ...]:
-    """The manifest first, then everything else that is taken, in the order of paths."""
+    """The manifest first, then everything else that is taken, in the order of paths; what is not goes to `dropped`."""
     found = [MANIFEST]
     if (directory / MARKETPLACE).is_symlink() or (directory / MARKETPLACE).exists():
         found.append(MARKETPLACE)
@@ -137,6 +137,10 @@ def _read(directory: Path, parts: Sequence[str], dropped: list[str]) -> tuple[_F
             raise UsageError(f"{directory}: more than {MOST_BYTES} bytes; is it a plugin's own directory?")
         is_executable = bool((directory / path).stat().st_mode & stat.S_IXUSR)
         files.append(_File(path, content, is_executable))
+    try:
+        dropped += {*os.listdir(directory)} - {*parts, str(Path(MANIFEST).parent)}  # noqa: PTH208 - names
+    except OSError as problem:
+        raise UsageError(f"{directory}: cannot be read: {problem.strerror}") from problem
     return tuple(files)
 
 

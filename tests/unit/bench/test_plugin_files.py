@@ -61,6 +61,9 @@ def test_manifest_skills_scripts_and_assets_are_taken_and_nothing_can_be_written
     assert (captured.file_count, captured.total_bytes) == (len(sizes), sum(sizes))
     assert captured.offers == ("acme:acme-work",)
     assert captured.manifest_schema_version == 1
+    left = {path.name for path in plugin.iterdir()} - {".claude-plugin", "assets", "scripts", "skills"}
+    assert "commands" in left
+    assert captured.dropped == tuple(sorted(left)), "what is not taken is told"
 
 
 def test_commands_and_agents_are_taken_when_they_are_asked_for(plugin: Path, blobs: BlobStore) -> None:
@@ -92,7 +95,7 @@ def test_what_is_called_like_a_test_or_a_secret_is_left_at_home_and_said(
     (plugin / path).write_text("x")
     captured = capture(plugin, blobs)
     assert captured.manifest_digest == before.manifest_digest
-    (dropped,) = captured.dropped
+    (dropped,) = {*captured.dropped} - {*before.dropped}
     assert path == dropped or path.startswith(f"{dropped}/")
 
 
