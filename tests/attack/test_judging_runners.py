@@ -179,6 +179,37 @@ def go_cache() -> Iterator[Path]:
     shutil.rmtree(root)
 
 
+NODE_FILES = {
+    "calc.mjs": NODE.solved,
+    "tests/existing.test.mjs": 'import test from "node:test";\nimport "./helper.mjs";\ntest("it", () => {});\n',
+    "tests/helper.mjs": "export const help = 1;\n",
+    "tests/broken.test.mjs": "throw new Error('it is not run by name');\n",
+}
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize(
+    ("command", "n_passed"),
+    [
+        ("tests/hidden.test.mjs", 2),
+        ("tests/h*.test.mjs", 2),
+        ("tests/{hidden,existing}.test.?js", 2),
+        ("--test --test-name-pattern=small tests/helper.mjs **/hidden.test.mjs", 1),
+        ("tests", None),
+        ("", None),
+        ("tests/hidden.test.mjs tests/misspelled.mjs", None),
+    ],
+)
+def test_node_runs_the_files_that_are_meant(judge: JudgeChange, command: str, n_passed: int | None) -> None:
+    oracle = judge.oracle(
+        command, {NODE.target: NODE.tests}, runner=Runner.NODE, expect_tests=n_passed or 2, place=Place.WORKSPACE
+    )
+    verdict = judge(oracle, judge.tree(NODE_FILES, {}))
+    assert verdict.passed is (n_passed is not None), verdict
+    if n_passed is not None:
+        assert verdict.counts.n_passed == n_passed
+
+
 @pytest.fixture
 def judge_change(judge: JudgeChange, language: Language) -> JudgeChange:
     """Judge the language's base with its module made another one."""
@@ -258,6 +289,55 @@ def test_a_cargo_setting_that_replaces_what_runs_the_tests_is_not_used(judge_cha
 def test_a_main_of_the_candidates_own_that_runs_nothing_proves_nothing(judge_change: JudgeChange) -> None:
     own = 'package calc\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { os.Exit(0) }\n'
     assert_failed(judge_change(None, **{"main_test.go": own}))
+
+
+FORGED_EVENTS = """
+import fs from "node:fs";
+import v8 from "node:v8";
+
+const pack = (event) => {
+  const serializer = new v8.DefaultSerializer();
+  serializer.writeHeader();
+  serializer.writeRawBytes(Buffer.alloc(4));
+  serializer.writeHeader();
+  serializer.writeValue(event);
+  const packed = serializer.releaseBuffer();
+  packed.writeUInt32BE(packed.length - 6, 2);
+  return packed;
+};
+const forge = () => {
+  for (const [index, name] of ["small", "large"].entries()) {
+    const data = { name, nesting: 0, testNumber: index + 1, details: { duration_ms: 1, type: "test" } };
+    const place = { line: 6 + index, column: 1, file: process.argv[1] };
+    const packed = pack({ type: "test:pass", data: { ...data, ...place } });
+    for (let fd = 1; fd < 64; fd += 1) {
+      try {
+        if (fd <= 2 || fs.fstatSync(fd).isSocket()) fs.writeSync(fd, packed);
+      } catch {}
+    }
+  }
+  process.exit(0);
+};
+"""
+
+
+@pytest.mark.parametrize("when", ["forge();\nexport const add = 0;\n", "export const add = forge;\n"])
+@pytest.mark.parametrize("language", [tried(NODE)], indirect=True)
+def test_printed_events_of_nodes_own_runner_are_no_report(judge_change: JudgeChange, when: str) -> None:
+    assert_failed(judge_change(FORGED_EVENTS + when))
+
+
+@pytest.mark.parametrize("language", [tried(NODE)], indirect=True)
+def test_nobody_else_can_be_nodes_reporter(judge_change: JudgeChange) -> None:
+    verdict = judge_change(
+        'import report from "/fairtrial/node_reporter.mjs";\n'
+        "const data = { name: 'small', nesting: 0, file: process.argv[1], details: { type: 'test' } };\n"
+        "try {\n"
+        "  for await (const _ of report([{ type: 'test:pass', data }, { type: 'test:pass', data }]));\n"
+        "} catch {}\n"
+        "process.exit(0);\nexport const add = 0;\n"
+    )
+    assert_failed(verdict)
 
 
 @pytest.mark.parametrize("language", [tried(NODE)], indirect=True)

@@ -35,7 +35,14 @@ NO_PROGRAM: Final = 127
 _HERE: Final = "/fairtrial"
 CANDIDATE: Final = f"{_HERE}/candidate"
 CANDIDATE_SOCKET: Final = f"{_HERE}/candidate.sock"
-_SCRIPTS: Final = ("test_runner.py", "pytest_child.py", "unittest_child.py", "node_reporter.mjs")
+_SCRIPTS: Final = (
+    "test_runner.py",
+    "pytest_child.py",
+    "unittest_child.py",
+    "node_child.mjs",
+    "node_reporter.mjs",
+    "node_words.cjs",
+)
 _ROOT_VARIABLE: Final = "FAIRTRIAL_ORACLE_ROOT"
 _PYTEST_SETTINGS: Final = ("-c", "--config-file", "--rootdir")
 _PROLOGUE: Final = f"IFS= read -r FAIRTRIAL_NONCE <&{NONCE_FD}; exec {NONCE_FD}<&-\n"

@@ -1,7 +1,6 @@
-// A reporter for `node --test`: sends the ending of each test of the oracle's own files to test_runner.py.
+// A reporter for node's tests: sends the ending of each test of the oracle's own files to test_runner.py.
 //
-// It runs in the process that starts the test files, each of which runs in a process of its own. A file that ends
-// before its first test is reported by node as one passed test named after the file: that is none.
+// It runs in the process of the tests; node_child.mjs loads it, and has it read its key, before anything else is there.
 import { createHmac } from "node:crypto";
 import { readSync, realpathSync, writeSync } from "node:fs";
 
@@ -14,14 +13,16 @@ const key = Buffer.alloc(32);
 for (let n = 0; n < key.length; ) n += readSync(fd, key, n, key.length - n);
 let nLines = 0;
 
+let begin;
+export const begun = new Promise((resolve) => {
+  begin = resolve;
+});
+let isFirst = true;
+
 function say(text) {
   const code = createHmac("sha256", key).update(`${nLines} ${text}`).digest("hex");
   nLines += 1;
   writeSync(fd, `${code} ${text}\n`);
-}
-
-function isFile(data) {
-  return data.nesting === 0 && data.line === 1 && data.column === 1 && data.file.endsWith(data.name);
 }
 
 function ending(type, data) {
@@ -30,11 +31,13 @@ function ending(type, data) {
 }
 
 export default async function* report(events) {
+  if (!isFirst) throw new Error("there is one report");
+  isFirst = false;
+  begin();
   for await (const { type, data } of events) {
     if (type !== "test:pass" && type !== "test:fail") continue;
     if (data.details?.type === "suite" && type === "test:pass") continue;
     if (data.file === undefined || !ours.has(realpathSync(data.file))) continue;
-    if (type === "test:pass" && isFile(data)) continue;
     say(ending(type, data));
   }
   say("end");

@@ -9,10 +9,9 @@ the counts as JSON, once the child has ended and its report is sound. The child 
 CAP_SYS_PTRACE can look into this process, which tells the kernel so before it starts anything.
 
 pytest, unittest and node report over a socket pair, each line with a code made of a key that the part of ours which
-runs in the child reads before anything else is loaded: of pytest and unittest nothing that a test prints, or writes
-into a file, is a report. node's own processes of the test files tell the one with that part how tests ended on their
-standard output, and go and cargo have no such door at all: of these three only what is told about tests of the oracle's
-own files counts, and a test process that writes it on purpose, in the form it has there, is believed.
+runs in the child reads before anything else is loaded: of these three nothing that a test prints, or writes into a
+file, is a report. go and cargo have no such door: of these two only what is told about tests of the oracle's own files
+counts, and a test process that writes it on purpose, in the form it has there, is believed.
 
 Exit codes: 0 all expected tests ran and passed; 1 they did not; 3 there is no report that can be believed; 2 wrong
 usage; 125 the kernel refuses to close this process to others; 127 the program that runs the tests is missing. Runs on
@@ -40,7 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = [
     "Counts",
@@ -50,6 +49,9 @@ __all__ = [
     "Report",
     "RustTally",
     "Tally",
+    "add_up",
+    "as_regex",
+    "below",
     "close_to_others",
     "complain",
     "find",
@@ -57,6 +59,7 @@ __all__ = [
     "hear",
     "main",
     "nearest",
+    "node_files",
     "own_tests",
     "python_child",
     "read_all",
@@ -68,6 +71,7 @@ __all__ = [
     "run_reporting",
     "run_unittest",
     "rust_place",
+    "unfold",
 ]
 
 FAILED, BAD_USAGE, NOT_BELIEVED, NOT_CLOSED, NOT_FOUND = 1, 2, 3, 125, 127
@@ -80,6 +84,10 @@ GO_MODULE = re.compile(r"^module\s+\"?([^\s\"]+)", re.MULTILINE)
 RUST_BINARY = re.compile(rb"^\s+Running (?:unittests )?(\S+) \(")
 GO_ENDINGS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 RUST_ENDINGS = {b"ok": "passed", b"FAILED": "failed", b"ignored": "skipped"}
+NODE_TESTS = ("*.test", "*-test", "*_test", "test-*", "test", "test/**/*")
+BRACES = re.compile(r"\{([^{}]*)\}")
+WILDCARD = re.compile(r"(\*\*/|\*\*|\*|\?)")
+WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 ORDER = ("passed", "skipped", "failed")
 RUST_LINE = re.compile(rb"^test (?:\S+::)?(\w+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
 
@@ -217,11 +225,80 @@ def python_child(plan: Plan, name: str) -> list[str]:
 
 
 def run_node(plan: Plan, env: dict[str, str]) -> Ended:
-    """Run node's own test runner: each test file in a process of its own, our reporter in the one that starts them."""
+    """Run node's tests, each file in a process of its own with our reporter in it.
+
+    node's own `--test` is not used: it takes for a report what the processes of the files print.
+    """
     env = {**env, "FAIRTRIAL_REPORT_FILES": json.dumps(plan["files"])}
     env.pop("NODE_OPTIONS", None)
-    reporter = ["--test-reporter", f"{plan['here']}/node_reporter.mjs", "--test-reporter-destination", "stdout"]
-    return run_reporting([find("node"), "--test", *reporter, *plan["arguments"]], env)
+    program, here = find("node"), plan["here"]
+    asked = subprocess.run(
+        [program, "--require", f"{here}/node_words.cjs", *plan["arguments"]],
+        env=env,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if asked.returncode != 0:
+        return Ended(asked.returncode, Counts(0, 0, 0))
+    options, words = json.loads(asked.stdout)
+    own = ["--import", f"{here}/node_child.mjs", "--test-reporter", f"{here}/node_reporter.mjs"]
+    own += ["--test-reporter-destination", "stdout", *(word for word in options if word != "--test")]
+    files = node_files(words, plan["files"])
+    ended = [run_reporting([program, *own, file], env) for file in files]
+    return Ended(max((abs(each.returncode) for each in ended), default=FAILED), add_up(each.counts for each in ended))
+
+
+def add_up(all_counts: Iterable[Counts | None]) -> Counts | None:
+    """Return the sum; None when one is missing, or all."""
+    whole: Counts | None = None
+    for counts in all_counts:
+        if counts is None:
+            return None
+        n_passed, n_failed, n_skipped = whole or (0, 0, 0)
+        whole = Counts(n_passed + counts.n_passed, n_failed + counts.n_failed, n_skipped + counts.n_skipped)
+    return whole
+
+
+def node_files(words: Sequence[str], own: Sequence[str]) -> list[str]:
+    """Find the test files that are meant: paths, directories and patterns. None when a word means none."""
+    typed = any(path.endswith("ts") for path in own)
+    names = [f"**/{name}.{{c,m,}}{'{j,t}' if typed else 'j'}s" for name in NODE_TESTS]
+    there = sorted({*below(os.getcwd()), *own})  # noqa: PTH109 - text is wanted
+    found: dict[str, None] = {}
+    for word in words or ["."]:
+        path = os.path.abspath(word)  # noqa: PTH100 - it may be a pattern
+        patterns = [f"{path}/{name}" for name in names] if Path(path).is_dir() else [path]
+        wanted = re.compile("|".join(as_regex(each) for pattern in patterns for each in unfold(pattern)))
+        files = [path] if Path(path).is_file() else [each for each in there if wanted.fullmatch(each)]
+        if not files:
+            complain(f"no test file is meant by {word!r}")
+            return []
+        found.update(dict.fromkeys(files))
+    return list(found)
+
+
+def below(root: str) -> Iterator[str]:
+    """All files below a directory but those of installed packages; links are not followed."""
+    for directory, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if name not in {"node_modules", ".git"}]
+        yield from (f"{directory}/{name}" for name in names)
+
+
+def unfold(pattern: str) -> list[str]:
+    """Spell out the alternatives in braces."""
+    match = BRACES.search(pattern)
+    if match is None:
+        return [pattern]
+    return [
+        each
+        for choice in match[1].split(",")
+        for each in unfold(f"{pattern[: match.start()]}{choice}{pattern[match.end() :]}")
+    ]
+
+
+def as_regex(pattern: str) -> str:
+    """A pattern of paths as a regular expression."""
+    return "".join(WILD.get(part, re.escape(part)) for part in WILDCARD.split(pattern))
 
 
 def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally) -> Ended:
