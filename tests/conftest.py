@@ -73,6 +73,7 @@ PARTS: Final = {
     "opencode": Part("agents", "make agents"),
     "gemini": Part("agents", "make agents"),
     "mini": Part("agents", "make agents"),
+    "npm": Part("agents", "apt-get install npm", ("node",), places=("/usr/bin",)),
     "ctags": Part("agents", "apt-get install universal-ctags"),
     "gitnexus": Part("noncommercial", "make gitnexus, its directory on PATH, and FAIRTRIAL_ACCEPT_NONCOMMERCIAL=1"),
     "rg": Part("agents", "make agents, or apt-get install ripgrep"),

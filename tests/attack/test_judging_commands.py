@@ -85,6 +85,16 @@ def test_what_python_and_pytest_load_by_themselves_is_not_there_in_whatever_form
     assert solved.passed, solved
 
 
+@pytest.mark.needs("npm")
+@pytest.mark.parametrize("settings", ["script-shell=/bin/true\n", "node-options=--require /workspace/leave.cjs\n"])
+def test_settings_of_npms_that_keep_a_script_from_running_are_not_used(judge: JudgeCommand, settings: str) -> None:
+    oracle = judge.oracle(f"npm test && {PROVE}", {"there.must.be.one": ""})
+    base = {"package.json": '{"scripts": {"test": "node check.js"}}', "check.js": "process.exit(1);\n"}
+    verdict = judge(oracle, judge.tree(base, {".npmrc": settings, "leave.cjs": "process.exit(0);\n"}))
+    assert_failed(verdict)
+    assert verdict.restored == (".npmrc",)
+
+
 def test_a_status_of_0_without_proof_fails_and_says_so(judge_tool: JudgeCommand) -> None:
     verdict = judge_tool(SOLVED, command="true")
     assert_failed(verdict)

@@ -360,3 +360,42 @@ def test_tests_of_the_same_names_in_another_file_do_not_count(judge_change: Judg
     verdict = judge_change(CARGO.exit_inside, **{"tests/twins.rs": twins})
     assert_failed(verdict)
     assert verdict.counts == Counts(n_passed=0, n_failed=2, n_skipped=0)
+
+
+@pytest.mark.parametrize("language", [tried(GO)], indirect=True)
+def test_a_workspace_of_gos_that_puts_another_module_in_the_place_of_the_tested_one_is_not_used(
+    judge: JudgeChange, language: Language
+) -> None:
+    twins = 'package calc\n\nimport "testing"\n\nfunc TestSmall(t *testing.T) {}\nfunc TestLarge(t *testing.T) {}\n'
+    change = {
+        "go.work": "go 1.20\n\nuse ./twin\n",
+        "twin/go.mod": language.base["go.mod"],
+        "twin/twin_test.go": twins,
+    }
+    oracle = judge.oracle(
+        "example.org/calc",
+        {language.target: language.tests},
+        runner=language.runner,
+        expect_tests=2,
+        place=Place.WORKSPACE,
+    )
+    verdict = judge(oracle, judge.tree(language.base, change))
+    assert_failed(verdict)
+    assert verdict.counts == Counts(n_passed=0, n_failed=2, n_skipped=0)
+    assert verdict.restored == ("go.work",)
+
+
+@pytest.mark.parametrize("language", [tried(GO)], indirect=True)
+def test_a_file_with_variables_of_gos_is_not_heard(judge_change: JudgeChange) -> None:
+    verdict = judge_change(None, **{"go.env": "GOFLAGS=-run=^$\n", ".config/go/env": "GOFLAGS=-run=^$\n"})
+    assert_failed(verdict)
+    assert verdict.counts == Counts(n_passed=0, n_failed=2, n_skipped=0)
+
+
+@pytest.mark.parametrize("language", [tried(NODE)], indirect=True)
+def test_settings_of_npms_do_not_change_how_node_runs(judge_change: JudgeChange) -> None:
+    leave = {"leave.cjs": "process.exit(0)", ".npmrc": "node-options=--require ./leave.cjs\nscript-shell=/bin/true\n"}
+    verdict = judge_change(None, **leave)
+    assert_failed(verdict)
+    assert verdict.counts == Counts(n_passed=0, n_failed=2, n_skipped=0)
+    assert verdict.restored == (".npmrc",)

@@ -48,6 +48,8 @@ _INTERPRETER_FILES: Final = (
     "rust-toolchain",
     "rust-toolchain.toml",
     "pyvenv.cfg",
+    "go.work",
+    ".npmrc",
 )
 """Names that are given for an interpreter or a tool chain only."""
 _LINKED_DIRECTORIES: Final = (
@@ -97,7 +99,6 @@ _FLAGGED: Final = (
     ".justfile",
     "Taskfile.yaml",
     ".bazelrc",
-    ".npmrc",
     ".yarnrc",
     ".yarnrc.yml",
     ".pnpmfile.cjs",
@@ -110,7 +111,6 @@ _FLAGGED: Final = (
     ".envrc",
     ".env",
     "go.env",
-    "go.work",
 )
 _FLAGGED_PATHS: Final = (
     ".husky/*",

@@ -22,7 +22,7 @@ def changed(path: str, before: str | None = None, after: str | None = "x") -> Ch
         "vitest.config.ts", "rust-toolchain.toml", ".venv/bin/python", "a/venv/bin/pytest", "venv/pyvenv.cfg",
         "sitecustomize/__init__.py", "lib/usercustomize/x.py", "sitecustomize.abi3.so", "usercustomize", ".cargo",
         "sub/.cargo", ".venv", "a/venv", ".venv/bin", "node_modules", "p/node_modules/.bin", "e.dist-info",
-        "e.egg-info",
+        "e.egg-info", "go.work", "sub/go.work", ".npmrc", "sub/.npmrc",
     ],
 )  # fmt: skip
 def test_what_is_written_for_a_runner_alone_is_restored_and_flagged(path: str) -> None:
@@ -34,7 +34,7 @@ def test_what_is_written_for_a_runner_alone_is_restored_and_flagged(path: str) -
 @pytest.mark.parametrize(
     "path",
     [
-        "Makefile", "sub/Makefile", "build.rs", "setup.py", ".npmrc", ".husky/pre-commit", "x/hooks/pre-commit",
+        "Makefile", "sub/Makefile", "build.rs", "setup.py", "go.env", ".husky/pre-commit", "x/hooks/pre-commit",
         "vite.config.ts", "bunfig.toml", ".coveragerc", "Rakefile", ".justfile", "Taskfile.yaml", ".bazelrc",
         ".mvn/jvm.config", "sub/.mvn/extensions.xml", ".envrc",
     ],
