@@ -341,6 +341,29 @@ def test_output_that_is_no_text_is_kept_and_hurts_nothing(trial: RunTrial) -> No
     assert '"unparsed"' in said(row)
 
 
+LEAVE_VARIABLES: Final = """
+for name in ~/.profile ~/.bashrc ~/.bash_profile .profile .bashrc .env .envrc; do echo 'echo FOR''GED; exit 0' >$name; done
+export ENV=/workspace/.env BASH_ENV=/workspace/.env LEFT=for''ged PATH=/workspace:$PATH
+setsid sh -c 'export LEFT=for''ged; exec sleep 60' >/dev/null 2>&1 &
+printf '#!/bin/sh\\nexit 0\\n' >env; printf '#!/bin/sh\\nexit 0\\n' >false; chmod +x env false
+"""
+
+
+def test_the_authored_check_has_no_variable_of_the_hosts_or_of_the_agents(
+    trial: RunTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BASH_ENV", "ENV", "PYTHONSTARTUP", "ACME_TOKEN"):
+        monkeypatch.setenv(name, "of-the-host")
+    look = "(env; cat /proc/[0-9]*/environ) 2>/dev/null | tr '\\0' '\\n' | sort -u; echo looked; false"
+    row = cheat(trial, LEAVE_VARIABLES, verify=look)
+    assert (row["resolved"], row["error_kind"]) == (False, "verify-failed"), row["error_detail"]
+    said_by_check = row["verify_output"]
+    assert "looked" in said_by_check
+    assert "PATH=" in said_by_check
+    for word in ("of-the-host", "forged", "FORGED", "/workspace:", "FAIRTRIAL_", "TOKEN", "ENDPOINT"):
+        assert word not in said_by_check, word
+
+
 HANG_UP: Final = r"""
 AGENT=$PPID python3 - <<'END'
 import http.client, json, os

@@ -102,6 +102,32 @@ def test_a_plan_that_was_there_before_is_no_evidence(trial: RunTrial, command: s
     assert words in row["error_detail"]
 
 
+SOCKET: Final = "python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])'"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("mkdir -p docs/plans && mkfifo docs/plans/a.md", "other paths: docs/plans/a.md"),
+        (f"mkdir -p docs/plans && {SOCKET} docs/plans/a.md", "other paths: docs/plans/a.md"),
+        ("mkdir -p docs/plans && mknod docs/plans/a.md c 1 5", "0 artifacts"),
+        ("mkdir -p docs/plans && ln -s /dev/zero docs/plans/a.md", "not a plain file"),
+        ("mkdir -p docs/plans/a.md", "0 artifacts"),
+        ("mkdir docs && mkfifo docs/plans", "other paths"),
+        ("mkdir docs && ln -s /dev docs/plans", "other paths"),
+        (f"{PLAN} && mkfifo docs/plans/b.md", "other paths: docs/plans/b.md"),
+        (f"{PLAN} && mkfifo pipe", "other paths"),
+    ],
+)
+def test_what_is_no_plain_file_in_a_plans_place_is_no_plan_and_is_not_waited_for(
+    trial: RunTrial, command: str, words: str
+) -> None:
+    row = planned(trial, [bash(command), DONE])
+    assert_no_work_began(row)
+    assert row["error_kind"] == "plan-evidence-invalid", row["error_detail"]
+    assert words in row["error_detail"]
+
+
 def test_a_plan_that_the_set_up_made_is_no_evidence(trial: RunTrial) -> None:
     row = planned(trial, [DONE], setup=PLAN)
     assert_no_work_began(row)
