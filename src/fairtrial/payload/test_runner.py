@@ -24,6 +24,7 @@ the system's Python 3.9 or newer with nothing but the standard library, and is i
 from __future__ import annotations
 
 import ctypes
+import glob
 import hashlib
 import hmac
 import json
@@ -39,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
     "Counts",
@@ -50,13 +51,12 @@ __all__ = [
     "RustTally",
     "Tally",
     "add_up",
-    "as_regex",
-    "below",
     "close_to_others",
     "complain",
     "find",
     "go_package",
     "hear",
+    "is_test_file",
     "main",
     "nearest",
     "node_files",
@@ -86,8 +86,6 @@ GO_ENDINGS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 RUST_ENDINGS = {b"ok": "passed", b"FAILED": "failed", b"ignored": "skipped"}
 NODE_TESTS = ("*.test", "*-test", "*_test", "test-*", "test", "test/**/*")
 BRACES = re.compile(r"\{([^{}]*)\}")
-WILDCARD = re.compile(r"(\*\*/|\*\*|\*|\?)")
-WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 ORDER = ("passed", "skipped", "failed")
 RUST_LINE = re.compile(rb"^test (?:\S+::)?(\w+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
 
@@ -263,13 +261,12 @@ def node_files(words: Sequence[str], own: Sequence[str]) -> list[str]:
     """Find the test files that are meant: paths, directories and patterns. None when a word means none."""
     typed = any(path.endswith("ts") for path in own)
     names = [f"**/{name}.{{c,m,}}{'{j,t}' if typed else 'j'}s" for name in NODE_TESTS]
-    there = sorted({*below(os.getcwd()), *own})  # noqa: PTH109 - text is wanted
     found: dict[str, None] = {}
     for word in words or ["."]:
         path = os.path.abspath(word)  # noqa: PTH100 - it may be a pattern
-        patterns = [f"{path}/{name}" for name in names] if Path(path).is_dir() else [path]
-        wanted = re.compile("|".join(as_regex(each) for pattern in patterns for each in unfold(pattern)))
-        files = [path] if Path(path).is_file() else [each for each in there if wanted.fullmatch(each)]
+        patterns = [f"{glob.escape(path)}/{name}" for name in names] if Path(path).is_dir() else [path]
+        meant = [each for pattern in patterns for one in unfold(pattern) for each in glob.glob(one, recursive=True)]  # noqa: PTH207 - text is wanted
+        files = [path] if Path(path).is_file() else [each for each in sorted(meant) if is_test_file(each)]
         if not files:
             complain(f"no test file is meant by {word!r}")
             return []
@@ -277,11 +274,9 @@ def node_files(words: Sequence[str], own: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def below(root: str) -> Iterator[str]:
-    """All files below a directory but those of installed packages; links are not followed."""
-    for directory, inner, names in os.walk(root):
-        inner[:] = [name for name in inner if name not in {"node_modules", ".git"}]
-        yield from (f"{directory}/{name}" for name in names)
+def is_test_file(path: str) -> bool:
+    """Say whether a path is that of a file, and not one of an installed package."""
+    return Path(path).is_file() and "node_modules" not in Path(path).parts
 
 
 def unfold(pattern: str) -> list[str]:
@@ -294,11 +289,6 @@ def unfold(pattern: str) -> list[str]:
         for choice in match[1].split(",")
         for each in unfold(f"{pattern[: match.start()]}{choice}{pattern[match.end() :]}")
     ]
-
-
-def as_regex(pattern: str) -> str:
-    """A pattern of paths as a regular expression."""
-    return "".join(WILD.get(part, re.escape(part)) for part in WILDCARD.split(pattern))
 
 
 def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally) -> Ended:

@@ -342,7 +342,9 @@ def test_output_that_is_no_text_is_kept_and_hurts_nothing(trial: RunTrial) -> No
 
 
 LEAVE_VARIABLES: Final = """
-for name in ~/.profile ~/.bashrc ~/.bash_profile .profile .bashrc .env .envrc; do echo 'echo FOR''GED; exit 0' >$name; done
+for name in ~/.profile ~/.bashrc ~/.bash_profile .profile .bashrc .env .envrc; do
+  echo 'echo FOR''GED; exit 0' >$name
+done
 export ENV=/workspace/.env BASH_ENV=/workspace/.env LEFT=for''ged PATH=/workspace:$PATH
 setsid sh -c 'export LEFT=for''ged; exec sleep 60' >/dev/null 2>&1 &
 printf '#!/bin/sh\\nexit 0\\n' >env; printf '#!/bin/sh\\nexit 0\\n' >false; chmod +x env false
