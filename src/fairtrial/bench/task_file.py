@@ -18,6 +18,7 @@ __all__ = [
     "RUNNERS",
     "CheatEntry",
     "DependencyEntry",
+    "Into",
     "OracleEntry",
     "OracleFileEntry",
     "TaskEntry",
