@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.errors import HostError
+from fairtrial.host.files import remove_tree
 from fairtrial.host.slot import SlotId, choose_slot_id, open_slot, parse_id_map, slot_argv
 
 Eventually = Callable[[Callable[[], bool]], None]
@@ -178,6 +179,35 @@ def test_a_worker_that_is_killed_takes_its_sandbox_with_it(
         eventually(lambda: n_running(mark) == 2)
         os.kill(launcher.pid, signal.SIGKILL)
     eventually(lambda: n_running(mark) == 0)
+
+
+@pytest.mark.needs("bwrap", "slot")
+def test_what_is_shown_without_its_place_is_gone_with_a_worker_that_is_killed(
+    public_path: Path, clone: Path, eventually: Eventually
+) -> None:
+    tool = public_path / "home" / "tools" / "hello"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\nexec sleep $1\n")
+    tool.chmod(0o755)
+    mark = f"sleep 97.{os.getpid()}"
+    script = WORKER + SHOWN.format(home=str(public_path / "home"))
+    script += (
+        "shown = show_unplaced(tool, slot, held), show_unplaced(tool.parent, slot, held)\n"
+        "assert tool not in shown and tool.parent not in shown\n"
+        "binds = tuple(Bind(source=source, target=f'/opt/{n}') for n, source in enumerate(shown))\n"
+        f"inside('setsid /opt/0 {mark[6:]} & /opt/1/hello {mark[6:]}', binds=binds)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    argv = slot_argv([sys.executable, "-c", script, str(public_path)], 3)
+    with subprocess.Popen(argv, cwd=clone, env=env, start_new_session=True) as launcher:
+        eventually(lambda: n_running(mark) == 2)
+        os.kill(launcher.pid, signal.SIGKILL)
+    eventually(lambda: n_running(mark) == 0)
+    assert str(public_path) not in Path("/proc/self/mountinfo").read_text()
+    assert sorted(path.name for path in tool.parent.iterdir()) == ["hello"]
+    for root in [path for path in public_path.iterdir() if path.name != "home"]:
+        remove_tree(root)  # nothing is mounted there: what a sweep clears away of its scratch directory can be
+    assert [path.name for path in public_path.iterdir()] == ["home"]
 
 
 def n_running(command: str) -> int:
