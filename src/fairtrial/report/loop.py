@@ -14,6 +14,7 @@ from fairtrial.report.loop_run_tables import note_tables, run_tables
 from fairtrial.report.loop_words import (
     MEASURES,
     NO_TIMING,
+    OWN_CASES,
     REASON_CHARACTERS,
     WEIGHTED,
     first_acquire_ms,
@@ -83,11 +84,7 @@ def _section_tables(section: Section) -> Iterator[Table]:
             "coverage", "CPU s (user + system)", "peak memory bytes", "network bytes",
         ),
         rows=[_subject_cells(subject) for subject in section.subjects],
-        note="; ".join(
-            f"network bytes of {subject.subject}: {shorten(subject.network_bytes_reason, REASON_CHARACTERS)}"
-            for subject in section.subjects
-            if subject.network_bytes_reason
-        ),
+        note=" ".join([*([OWN_CASES] if section.publications else []), _unmeasured_networks(section)]).strip(),
     )  # fmt: skip
     yield from matrix_tables(section)
     control = [spread for spread in section.control if spread.control]
@@ -108,6 +105,14 @@ def _section_tables(section: Section) -> Iterator[Table]:
             ),
             rows=[_difference_cells(difference) for difference in section.differences],
         )  # fmt: skip
+
+
+def _unmeasured_networks(section: Section) -> str:
+    return "; ".join(
+        f"network bytes of {subject.subject}: {shorten(subject.network_bytes_reason, REASON_CHARACTERS)}"
+        for subject in section.subjects
+        if subject.network_bytes_reason
+    )
 
 
 def _subject_cells(subject: SubjectSummary) -> Sequence[str]:

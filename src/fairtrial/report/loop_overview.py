@@ -8,6 +8,7 @@ from fairtrial.report.document import Table
 from fairtrial.report.loop_words import (
     MEASURES,
     NO_TIMING,
+    OWN_CASES,
     WEIGHTED,
     first_acquire_ms,
     place,
@@ -60,6 +61,7 @@ def _subjects(where: str, sections: Sequence[Section]) -> Table:
             for section in sections
             for subject in section.subjects
         ],
+        note=OWN_CASES if any(section.publications for section in sections) else "",
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from fairtrial.report.text import figure
 __all__ = [
     "MEASURES",
     "NO_TIMING",
+    "OWN_CASES",
     "REASON_CHARACTERS",
     "WEIGHTED",
     "any_of",
@@ -28,6 +29,10 @@ __all__ = [
 
 REASON_CHARACTERS: Final = 70
 NO_TIMING: Final = "no timing"
+OWN_CASES: Final = (
+    "Under faults each subject plays the cases that it can meet, which are not the same for all: its totals are no"
+    " comparison; the matrices are."
+)
 WEIGHTED: Final = "estimated_cost_weighted_tokens_with_envelope"
 MEASURES: Final = {
     "elapsed_ms": "wall ms",

@@ -240,6 +240,8 @@ def test_every_planned_trial_stands_in_the_report_with_what_became_of_it() -> No
     assert (
         "Planned runs that are not in this table: jj (1 void, 0 never begun), oak (0 void, 1 never begun)." in markdown
     )
+    for text in (markdown, " ".join(on_terminal(summary, 200).split())):
+        assert text.count("Under faults each subject plays the cases that it can meet, which are not the same") == 1
     report = loop_report_json(summary, sealed=False)
     assert (report["planned"], report["uncounted"]) == (8, 6)
     subjects = [each for section in report["sections"] for each in section["subjects"]]  # type: ignore[attr-defined]
