@@ -399,3 +399,20 @@ def test_settings_of_npms_do_not_change_how_node_runs(judge_change: JudgeChange)
     assert_failed(verdict)
     assert verdict.counts == Counts(n_passed=0, n_failed=2, n_skipped=0)
     assert verdict.restored == (".npmrc",)
+
+
+@pytest.mark.parametrize("language", [tried(CARGO)], indirect=True)
+def test_tests_of_the_same_names_in_the_same_file_of_another_package_do_not_count(judge_change: JudgeChange) -> None:
+    """Cargo names a binary by its source below its own package; which package is run the candidate's manifest says."""
+    manifest = CARGO.base["Cargo.toml"] + '\n[workspace]\nmembers = ["twin"]\ndefault-members = ["twin"]\n'
+    verdict = judge_change(
+        None,
+        **{
+            "Cargo.toml": manifest,
+            "twin/Cargo.toml": CARGO.base["Cargo.toml"].replace("calc", "twin"),
+            "twin/src/lib.rs": "",
+            "twin/tests/hidden.rs": "#[test]\nfn small() {}\n#[test]\nfn large() {}\n",
+        },
+    )
+    assert_failed(verdict)
+    assert verdict.counts == Counts(n_passed=0, n_failed=0, n_skipped=0)

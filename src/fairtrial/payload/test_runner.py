@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
     "Counts",
@@ -70,7 +70,7 @@ __all__ = [
     "run_reading",
     "run_reporting",
     "run_unittest",
-    "rust_place",
+    "rust_sources",
     "unfold",
 ]
 
@@ -81,7 +81,7 @@ MOST_REPORT_BYTES = 64 << 20
 GO_TEST = re.compile(r"^func (Test\w*)\(", re.MULTILINE)
 RUST_TEST = re.compile(r"#\[(?:\w+::)*test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub(?:\([^)]*\))? )?(?:async )?fn (\w+)")
 GO_MODULE = re.compile(r"^module\s+\"?([^\s\"]+)", re.MULTILINE)
-RUST_BINARY = re.compile(rb"^\s+Running (?:unittests )?(\S+) \(")
+RUST_BINARY = re.compile(rb"^\s+Running .* \((.+)\)$")
 GO_ENDINGS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 RUST_ENDINGS = {b"ok": "passed", b"FAILED": "failed", b"ignored": "skipped"}
 NODE_TESTS = ("*.test", "*-test", "*_test", "test-*", "test", "test/**/*")
@@ -366,17 +366,21 @@ class GoTally(Tally):
 
 
 class RustTally(Tally):
-    """Reads cargo's and libtest's lines. A binary's tests count once its closing line says that it came to its end."""
+    """Reads cargo's and libtest's lines. A binary's tests count once its closing line says that it came to its end.
 
-    def __init__(self, own: Sequence[tuple[str, str]]) -> None:
+    Which file a binary is made of is known from its build: what cargo prints of it is the same for any package.
+    """
+
+    def __init__(self, own: Sequence[tuple[str, str]], sources: Mapping[str, str]) -> None:
         super().__init__(own)
+        self._sources = sources
         self._place: str | None = None
         self._open: list[re.Match[bytes]] = []
 
     def line(self, line: bytes) -> None:
         """Take one line."""
         if match := RUST_BINARY.match(line):
-            self._begin(os.fsdecode(match[1]))
+            self._begin(self._sources.get(os.path.realpath(os.fsdecode(match[1]))))
         elif line.lstrip().startswith(b"Doc-tests "):
             self._begin(None)
         elif match := RUST_LINE.match(line):
@@ -410,7 +414,24 @@ def run_cargo(plan: Plan, env: dict[str, str]) -> Ended:
     env = {**env, "CARGO_TERM_COLOR": "never", "CARGO_TERM_QUIET": "false"}
     arguments = [word for word in plan["arguments"] if word not in {"-q", "--quiet"}]
     argv = [find("cargo"), "test", "--offline", "--no-fail-fast", *arguments]
-    return run_reading(argv, env, RustTally(own_tests(plan, ".rs", RUST_TEST, rust_place)))
+    of_cargo = argv[: argv.index("--")] if "--" in argv else argv
+    built = subprocess.run(
+        [*of_cargo, "--no-run", "--message-format=json"], env=env, stdout=subprocess.PIPE, check=False
+    )
+    if built.returncode != 0:
+        return Ended(built.returncode, Counts(0, 0, 0))
+    own = own_tests(plan, ".rs", RUST_TEST, os.path.realpath)
+    return run_reading(argv, env, RustTally(own, rust_sources(built.stdout)))
+
+
+def rust_sources(told: bytes) -> dict[str, str]:
+    """Find what each binary of tests is made of, in the messages of its build."""
+    messages = [json.loads(line) for line in told.splitlines() if line.startswith(b"{")]
+    return {
+        os.path.realpath(each["executable"]): os.path.realpath(each["target"]["src_path"])
+        for each in messages
+        if each.get("executable") is not None
+    }
 
 
 def own_tests(
@@ -434,12 +455,6 @@ def go_package(path: Path) -> str | None:
         return None
     below = path.parent.relative_to(root).as_posix()
     return module[1] if below == "." else f"{module[1]}/{below}"
-
-
-def rust_place(path: Path) -> str | None:
-    """What cargo calls the binary that a file becomes; None when it is in no package."""
-    root = nearest(path, "Cargo.toml")
-    return None if root is None else path.relative_to(root).as_posix()
 
 
 def nearest(path: Path, name: str) -> Path | None:
