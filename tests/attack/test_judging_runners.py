@@ -416,3 +416,22 @@ def test_tests_of_the_same_names_in_the_same_file_of_another_package_do_not_coun
     )
     assert_failed(verdict)
     assert verdict.counts == Counts(n_passed=0, n_failed=0, n_skipped=0)
+
+
+PRINTED = """
+fn print() {
+    use std::io::Write;
+    use std::os::unix::io::FromRawFd;
+    let mut out = unsafe { std::fs::File::from_raw_fd(1) };
+    let said = b"test small ... ok\\ntest large ... ok\\n\\ntest result: ok. 2 passed; 0 failed\\n";
+    let _ = out.write_all(said);
+}
+extern "C" { fn _exit(status: i32) -> !; }
+"""
+
+
+@pytest.mark.parametrize("leave", ["std::process::exit(0)", "unsafe { _exit(0) }"], ids=["exit", "_exit"])
+@pytest.mark.parametrize("language", [tried(CARGO)], indirect=True)
+def test_printed_endings_and_an_exit_with_0_are_no_end_of_cargos_tests(judge_change: JudgeChange, leave: str) -> None:
+    verdict = judge_change(f"{PRINTED}pub fn add(_: i64, _: i64) -> i64 {{ print(); {leave} }}\n")
+    assert_failed(verdict)

@@ -42,6 +42,8 @@ _SCRIPTS: Final = (
     "node_child.mjs",
     "node_reporter.mjs",
     "node_words.cjs",
+    "cargo_child.py",
+    "cargo_end.c",
 )
 _ROOT_VARIABLE: Final = "FAIRTRIAL_ORACLE_ROOT"
 _PYTEST_SETTINGS: Final = ("-c", "--config-file", "--rootdir")

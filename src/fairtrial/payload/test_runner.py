@@ -10,8 +10,10 @@ CAP_SYS_PTRACE can look into this process, which tells the kernel so before it s
 
 pytest, unittest and node report over a socket pair, each line with a code made of a key that the part of ours which
 runs in the child reads before anything else is loaded: of these three nothing that a test prints, or writes into a
-file, is a report. go and cargo have no such door: of these two only what is told about tests of the oracle's own files
-counts, and a test process that writes it on purpose, in the form it has there, is believed.
+file, is a report. go and cargo have no such door: of these two what is printed about tests of the oracle's own files
+counts, where the exit status agrees. A binary of cargo's that holds them must have come to its end besides, which our
+part in it tells with such a key, so that leaving after printing is no success; a test process of go's that prints in
+the form it has there and leaves by a system call is believed.
 
 Exit codes: 0 all expected tests ran and passed; 1 they did not; 3 there is no report that can be believed; 2 wrong
 usage; 125 the kernel refuses to close this process to others; 127 the program that runs the tests is missing. Runs on
@@ -24,6 +26,7 @@ the system's Python 3.9 or newer with nothing but the standard library, and is i
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import glob
 import hashlib
 import hmac
@@ -36,6 +39,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
@@ -51,6 +55,8 @@ __all__ = [
     "RustTally",
     "Tally",
     "add_up",
+    "cargo_end",
+    "cargo_host",
     "close_to_others",
     "complain",
     "find",
@@ -291,10 +297,12 @@ def unfold(pattern: str) -> list[str]:
     ]
 
 
-def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally) -> Ended:
+def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally, *, pass_fds: Sequence[int] = ()) -> Ended:
     """Run a child whose output is its report; both streams in one, since their order tells what belongs to what."""
     out, theirs = os.pipe()
-    child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    child = subprocess.Popen(
+        argv, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, pass_fds=tuple(pass_fds)
+    )
     os.close(theirs)
     pidfd = os.pidfd_open(child.pid)
     os.set_blocking(out, False)
@@ -410,8 +418,12 @@ def run_go(plan: Plan, env: dict[str, str]) -> Ended:
 
 
 def run_cargo(plan: Plan, env: dict[str, str]) -> Ended:
-    """Run cargo's tests; a wish for quiet is not heard, since what it hides are the tests' names."""
+    """Run cargo's tests; a wish for quiet is not heard, since what it hides are the tests' names.
+
+    The binaries of the oracle's own files are started by `cargo_child.py`, which tells their end from an exit.
+    """
     env = {**env, "CARGO_TERM_COLOR": "never", "CARGO_TERM_QUIET": "false"}
+    library = cargo_end(plan["here"])  # before anything of the workspace runs, such as a build script
     arguments = [word for word in plan["arguments"] if word not in {"-q", "--quiet"}]
     argv = [find("cargo"), "test", "--offline", "--no-fail-fast", *arguments]
     of_cargo = argv[: argv.index("--")] if "--" in argv else argv
@@ -420,8 +432,33 @@ def run_cargo(plan: Plan, env: dict[str, str]) -> Ended:
     )
     if built.returncode != 0:
         return Ended(built.returncode, Counts(0, 0, 0))
+    sources, files = rust_sources(built.stdout), {os.path.realpath(path) for path in plan["files"]}
+    binaries = os.pathsep.join(binary for binary, source in sources.items() if source in files)
+    child = [sys.executable, "-I", "-S", f"{plan['here']}/cargo_child.py", binaries, str(library)]
+    env[f"CARGO_TARGET_{cargo_host(argv[0])}_RUNNER"] = " ".join(child)
     own = own_tests(plan, ".rs", RUST_TEST, os.path.realpath)
-    return run_reading(argv, env, RustTally(own, rust_sources(built.stdout)))
+    return run_reading(argv, env, RustTally(own, sources), pass_fds=[library])
+
+
+def cargo_end(here: str) -> int:
+    """Compile cargo_end.c with what cargo links with; return a descriptor of the library, which nobody can change."""
+    library = os.memfd_create("end", os.MFD_ALLOW_SEALING)
+    with tempfile.TemporaryDirectory() as directory:
+        built = Path(directory, "end.so")
+        argv = [find("cc"), "-shared", "-fPIC", "-O1", "-o", str(built), f"{here}/cargo_end.c", "-ldl"]
+        if subprocess.run(argv, check=False).returncode != 0:
+            complain("cc cannot compile what tells the end of cargo's tests")
+            raise SystemExit(NOT_FOUND)
+        Path(f"/proc/self/fd/{library}").write_bytes(built.read_bytes())
+    fcntl.fcntl(library, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    return library
+
+
+def cargo_host(cargo: str) -> str:
+    """The name that this machine has in cargo's variables."""
+    said = subprocess.run([cargo, "-vV"], stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
+    (host,) = (line.partition(" ")[2] for line in said.splitlines() if line.startswith("host: "))
+    return host.upper().replace("-", "_")
 
 
 def rust_sources(told: bytes) -> dict[str, str]:
