@@ -418,20 +418,136 @@ def test_tests_of_the_same_names_in_the_same_file_of_another_package_do_not_coun
     assert verdict.counts == Counts(n_passed=0, n_failed=0, n_skipped=0)
 
 
-PRINTED = """
+PRINT = r"""
 fn print() {
     use std::io::Write;
     use std::os::unix::io::FromRawFd;
     let mut out = unsafe { std::fs::File::from_raw_fd(1) };
-    let said = b"test small ... ok\\ntest large ... ok\\n\\ntest result: ok. 2 passed; 0 failed\\n";
-    let _ = out.write_all(said);
+    let _ = out.write_all(b"test small ... ok\ntest large ... ok\n\ntest result: ok. 2 passed; 0 failed\n");
+    std::mem::forget(out);
 }
-extern "C" { fn _exit(status: i32) -> !; }
+extern "C" {
+    fn _exit(status: i32) -> !;
+    fn errx(status: i32, format: *const u8, ...) -> !;
+    fn dlopen(name: *const u8, flags: i32) -> *mut u8;
+    fn dlsym(library: *mut u8, name: *const u8) -> *mut u8;
+}
+"""
+LEAVE = {
+    "by exit": "std::process::exit(0)",
+    "by _exit": "unsafe { _exit(0) }",
+    "by the C library's own call of exit": 'unsafe { errx(0, b"bye\\0".as_ptr()) }',
+    "by the C library's exit itself": """unsafe {
+        let exit: extern "C" fn(i32) -> ! =
+            std::mem::transmute(dlsym(dlopen(b"libc.so.6\\0".as_ptr(), 2), b"exit\\0".as_ptr()));
+        exit(0)
+    }""",
+    "not, but fail": "0",
+}
+
+
+@pytest.mark.parametrize("how", LEAVE)
+@pytest.mark.parametrize("language", [tried(CARGO)], indirect=True)
+def test_printed_endings_and_an_exit_with_0_are_no_end_of_cargos_tests(judge_change: JudgeChange, how: str) -> None:
+    verdict = judge_change(f"{PRINT}pub fn add(_: i64, _: i64) -> i64 {{ print(); {LEAVE[how]} }}\n")
+    assert_failed(verdict)
+    assert how != "not, but fail" or verdict.counts.n_failed > 0, "what libtest says behind it counts"
+
+
+@pytest.mark.parametrize("language", [tried(CARGO)], indirect=True)
+def test_an_oracle_for_cargo_none_of_whose_files_is_a_binarys_root_has_no_tests(
+    judge: JudgeChange, language: Language
+) -> None:
+    files = {"tests/common/mod.rs": "#[test]\nfn small() {}\n"}
+    oracle = judge.oracle("", files, runner=language.runner, expect_tests=1, place=Place.WORKSPACE)
+    base = {**language.base, "src/lib.rs": language.solved, "tests/own.rs": "mod common;\n#[test]\nfn it() {}\n"}
+    verdict = judge(oracle, judge.tree(base, {}))
+    assert_failed(verdict)
+    assert verdict.reason == "0 of 1 expected tests ran and passed", "cargo itself had nothing to complain of"
+
+
+NEVER_DONE = "process.exitCode = 0;\nawait new Promise(() => {});\nexport const add = 0;\n"
+REGISTER = """
+import vm from "node:vm";
+import fs from "node:fs";
+import { test } from "node:test";
+globalThis.t = test;
+const twins = "t('small', () => {}); t('large', () => {})";
+"""
+UNHEARD = """
+for (const name of ["uncaughtException", "unhandledRejection"]) {
+  process.removeAllListeners(name);
+  process.on(name, () => { process.exitCode = 0; });
+}
+throw new Error("x");
+"""
+TWINS = {
+    "by a name that is given": "vm.runInThisContext(twins, { filename: process.argv[1] });\n" + NEVER_DONE,
+    "by a name in a comment": "(0, eval)(`${twins}\\n//# sourceURL=${process.argv[1]}`);\n" + NEVER_DONE,
+    "by a link put there later": """
+fs.writeFileSync("twin.mjs", twins);
+await import("./twin.mjs");
+fs.unlinkSync("twin.mjs");
+fs.symlinkSync("tests/hidden.test.mjs", "twin.mjs");
+"""
+    + NEVER_DONE,
+    "and nobody hears of what is thrown": "vm.runInThisContext(twins, { filename: process.argv[1] });\n" + UNHEARD,
+}
+
+
+@pytest.mark.parametrize("how", TWINS)
+@pytest.mark.parametrize("language", [tried(NODE)], indirect=True)
+def test_tests_in_the_name_of_a_file_that_never_came_to_its_end_are_not_nodes(
+    judge_change: JudgeChange, how: str
+) -> None:
+    exports = "" if "add" in TWINS[how] else "export const add = 0;\n"
+    assert_failed(judge_change(REGISTER + TWINS[how] + exports))
+
+
+COMMONJS = """
+const test = require("node:test");
+const assert = require("node:assert");
+const { add } = require("../calc.cjs");
+test("small", () => assert.equal(add(1, 2), 3));
+test("large", () => assert.equal(add(1000, 2), 1002));
 """
 
 
-@pytest.mark.parametrize("leave", ["std::process::exit(0)", "unsafe { _exit(0) }"], ids=["exit", "_exit"])
-@pytest.mark.parametrize("language", [tried(CARGO)], indirect=True)
-def test_printed_endings_and_an_exit_with_0_are_no_end_of_cargos_tests(judge_change: JudgeChange, leave: str) -> None:
-    verdict = judge_change(f"{PRINTED}pub fn add(_: i64, _: i64) -> i64 {{ print(); {leave} }}\n")
-    assert_failed(verdict)
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("honest", [True, False])
+def test_the_same_for_a_file_of_the_older_kind(judge: JudgeChange, *, honest: bool) -> None:
+    twins = REGISTER.replace("import vm from", "const vm = require(").replace("import fs from", "const fs = require(")
+    twins = twins.replace('"node:vm";', '"node:vm");').replace('"node:fs";', '"node:fs");')
+    twins = twins.replace('import { test } from "node:test";', 'const { test } = require("node:test");')
+    cheat = f"{twins}vm.runInThisContext(twins, {{ filename: process.argv[1] }});\n{UNHEARD}"
+    target = "tests/hidden.test.cjs"
+    oracle = judge.oracle(target, {target: COMMONJS}, runner=Runner.NODE, expect_tests=2, place=Place.WORKSPACE)
+    base = {"calc.cjs": "exports.add = (a, b) => a - b;\n"}
+    change = {"calc.cjs": "exports.add = (a, b) => a + b;\n" if honest else cheat}
+    assert judge(oracle, judge.tree(base, change)).passed is honest
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize(
+    "words", ["--require ./setup.cjs", "-r ./setup.cjs", "--env-file=.env", "--test-reporter=spec"]
+)
+def test_what_node_would_load_before_our_part_is_refused(judge: JudgeChange, words: str) -> None:
+    files = {NODE.target: NODE.tests}
+    oracle = judge.oracle(f"{words} {NODE.target}", files, runner=Runner.NODE, expect_tests=2, place=Place.WORKSPACE)
+    tree = judge.tree({"calc.mjs": NODE.solved, "setup.cjs": "", ".env": "A=1\n"}, {})
+    assert_failed(judge(oracle, tree))
+
+
+@pytest.mark.needs("node")
+def test_node_finds_its_files_where_packages_are_linked_to_each_other(judge: JudgeChange) -> None:
+    names = ("a", "b", "c")
+    links: dict[str, str | Path] = {
+        f"packages/{name}/node_modules/{other}": Path("..") / ".." / other
+        for name in names
+        for other in names
+        if other != name
+    }
+    files = {NODE.target: NODE.tests}
+    oracle = judge.oracle("", files, runner=Runner.NODE, expect_tests=2, place=Place.WORKSPACE)
+    packages = {f"packages/{name}/index.mjs": "" for name in names}
+    assert judge(oracle, judge.tree({"calc.mjs": NODE.solved, **packages}, links)).passed

@@ -3,6 +3,8 @@
 // It runs in the process of the tests; node_child.mjs loads it, and has it read its key, before anything else is there.
 import { createHmac } from "node:crypto";
 import { readSync, realpathSync, writeSync } from "node:fs";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
 
 const fd = Number(process.env.FAIRTRIAL_REPORT_FD);
 const ours = new Set(JSON.parse(process.env.FAIRTRIAL_REPORT_FILES).map((path) => realpathSync(path)));
@@ -18,6 +20,8 @@ export const begun = new Promise((resolve) => {
   begin = resolve;
 });
 let isFirst = true;
+const main = realpathSync(process.argv[1]);
+const { cache } = createRequire(main);
 
 function say(text) {
   const code = createHmac("sha256", key).update(`${nLines} ${text}`).digest("hex");
@@ -40,6 +44,8 @@ export default async function* report(events) {
     if (data.file === undefined || !ours.has(realpathSync(data.file))) continue;
     say(ending(type, data));
   }
+  // A file that failed, or was never run to its end, has not registered its tests: this throws, or never comes back.
+  if (cache[main]?.loaded !== true) await import(pathToFileURL(main));
   say("end");
   yield "";
 }

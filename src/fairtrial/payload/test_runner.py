@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import glob
 import hashlib
 import hmac
 import json
@@ -44,7 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
     "Counts",
@@ -55,6 +54,8 @@ __all__ = [
     "RustTally",
     "Tally",
     "add_up",
+    "as_regex",
+    "below",
     "cargo_end",
     "cargo_host",
     "close_to_others",
@@ -62,7 +63,6 @@ __all__ = [
     "find",
     "go_package",
     "hear",
-    "is_test_file",
     "main",
     "nearest",
     "node_files",
@@ -90,8 +90,13 @@ GO_MODULE = re.compile(r"^module\s+\"?([^\s\"]+)", re.MULTILINE)
 RUST_BINARY = re.compile(rb"^\s+Running .* \((.+)\)$")
 GO_ENDINGS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 RUST_ENDINGS = {b"ok": "passed", b"FAILED": "failed", b"ignored": "skipped"}
+NODE_REFUSED = re.compile(
+    r"-r$|--(?:require|env-file|env-file-if-exists|loader|experimental-loader|test-reporter)(?:=|$)"
+)
 NODE_TESTS = ("*.test", "*-test", "*_test", "test-*", "test", "test/**/*")
 BRACES = re.compile(r"\{([^{}]*)\}")
+WILDCARD = re.compile(r"(\*\*/|\*\*|\*|\?)")
+WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 ORDER = ("passed", "skipped", "failed")
 RUST_LINE = re.compile(rb"^test (?:\S+::)?(\w+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
 
@@ -245,6 +250,9 @@ def run_node(plan: Plan, env: dict[str, str]) -> Ended:
     if asked.returncode != 0:
         return Ended(asked.returncode, Counts(0, 0, 0))
     options, words = json.loads(asked.stdout)
+    if refused := [word for word in options if NODE_REFUSED.match(word)]:
+        complain(f"node: {refused[0]} would come before what counts the tests, or in its place; use --import, or none")
+        return Ended(BAD_USAGE, Counts(0, 0, 0))
     own = ["--import", f"{here}/node_child.mjs", "--test-reporter", f"{here}/node_reporter.mjs"]
     own += ["--test-reporter-destination", "stdout", *(word for word in options if word != "--test")]
     files = node_files(words, plan["files"])
@@ -265,14 +273,15 @@ def add_up(all_counts: Iterable[Counts | None]) -> Counts | None:
 
 def node_files(words: Sequence[str], own: Sequence[str]) -> list[str]:
     """Find the test files that are meant: paths, directories and patterns. None when a word means none."""
-    typed = any(path.endswith("ts") for path in own)
+    typed = any(path.endswith((".ts", ".mts", ".cts")) for path in own)
     names = [f"**/{name}.{{c,m,}}{'{j,t}' if typed else 'j'}s" for name in NODE_TESTS]
+    there = sorted({*below(os.getcwd()), *own})  # noqa: PTH109 - text is wanted
     found: dict[str, None] = {}
     for word in words or ["."]:
         path = os.path.abspath(word)  # noqa: PTH100 - it may be a pattern
-        patterns = [f"{glob.escape(path)}/{name}" for name in names] if Path(path).is_dir() else [path]
-        meant = [each for pattern in patterns for one in unfold(pattern) for each in glob.glob(one, recursive=True)]  # noqa: PTH207 - text is wanted
-        files = [path] if Path(path).is_file() else [each for each in sorted(meant) if is_test_file(each)]
+        patterns = [f"{path}/{name}" for name in names] if Path(path).is_dir() else [path]
+        wanted = re.compile("|".join(as_regex(each) for pattern in patterns for each in unfold(pattern)))
+        files = [path] if Path(path).is_file() else [each for each in there if wanted.fullmatch(each)]
         if not files:
             complain(f"no test file is meant by {word!r}")
             return []
@@ -280,9 +289,11 @@ def node_files(words: Sequence[str], own: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def is_test_file(path: str) -> bool:
-    """Say whether a path is that of a file, and not one of an installed package."""
-    return Path(path).is_file() and "node_modules" not in Path(path).parts
+def below(root: str) -> Iterator[str]:
+    """All files below a directory but those of installed packages; links are not followed, as those of a workspace."""
+    for directory, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if name not in {"node_modules", ".git"}]
+        yield from (f"{directory}/{name}" for name in names)
 
 
 def unfold(pattern: str) -> list[str]:
@@ -295,6 +306,11 @@ def unfold(pattern: str) -> list[str]:
         for choice in match[1].split(",")
         for each in unfold(f"{pattern[: match.start()]}{choice}{pattern[match.end() :]}")
     ]
+
+
+def as_regex(pattern: str) -> str:
+    """A pattern of paths as a regular expression."""
+    return "".join(WILD.get(part, re.escape(part)) for part in WILDCARD.split(pattern))
 
 
 def run_reading(argv: Sequence[str], env: dict[str, str], take: Tally, *, pass_fds: Sequence[int] = ()) -> Ended:
@@ -383,6 +399,7 @@ class RustTally(Tally):
         super().__init__(own)
         self._sources = sources
         self._place: str | None = None
+        self._ended = False
         self._open: list[re.Match[bytes]] = []
 
     def line(self, line: bytes) -> None:
@@ -393,15 +410,20 @@ class RustTally(Tally):
             self._begin(None)
         elif match := RUST_LINE.match(line):
             self._open.append(match)
-        elif line.startswith(b"test result: ") and self._place is not None:
-            for each in self._open:
-                self.note(self._place, each[1].decode(), RUST_ENDINGS[each[2]])
-            self._place = None
+        elif line.startswith(b"test result: "):
+            self._ended = True
+            self._note_open()
 
     def _begin(self, place: str | None) -> None:
-        if self._place is not None:
+        if self._place is not None and not self._ended:
             self.fail(self._place)
-        self._place = place
+        self._note_open()  # what comes behind a closing line makes its tests no better
+        self._place, self._ended = place, False
+
+    def _note_open(self) -> None:
+        if self._place is not None:
+            for each in self._open:
+                self.note(self._place, each[1].decode(), RUST_ENDINGS[each[2]])
         self._open.clear()
 
     def counts(self) -> Counts:
@@ -428,13 +450,16 @@ def run_cargo(plan: Plan, env: dict[str, str]) -> Ended:
     argv = [find("cargo"), "test", "--offline", "--no-fail-fast", *arguments]
     of_cargo = argv[: argv.index("--")] if "--" in argv else argv
     built = subprocess.run(
-        [*of_cargo, "--no-run", "--message-format=json"], env=env, stdout=subprocess.PIPE, check=False
+        [*of_cargo, "--no-run", "--message-format=json-render-diagnostics"],
+        env=env,
+        stdout=subprocess.PIPE,
+        check=False,
     )
     if built.returncode != 0:
         return Ended(built.returncode, Counts(0, 0, 0))
     sources, files = rust_sources(built.stdout), {os.path.realpath(path) for path in plan["files"]}
     binaries = os.pathsep.join(binary for binary, source in sources.items() if source in files)
-    child = [sys.executable, "-I", "-S", f"{plan['here']}/cargo_child.py", binaries, str(library)]
+    child = [sys.executable, "-I", "-S", f"{plan['here']}/cargo_child.py", binaries or "-", str(library)]
     env[f"CARGO_TARGET_{cargo_host(argv[0])}_RUNNER"] = " ".join(child)
     own = own_tests(plan, ".rs", RUST_TEST, os.path.realpath)
     return run_reading(argv, env, RustTally(own, sources), pass_fds=[library])
