@@ -415,6 +415,7 @@ def test_tests_of_the_same_names_in_the_same_file_of_another_package_do_not_coun
         },
     )
     assert_failed(verdict)
+    assert verdict.reason == "0 of 2 expected tests ran and passed", "cargo itself had nothing to complain of"
     assert verdict.counts == Counts(n_passed=0, n_failed=0, n_skipped=0)
 
 

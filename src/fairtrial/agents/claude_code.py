@@ -127,7 +127,7 @@ class ClaudeCode:
         result = seen.result
         by_model = {name: _claimed_usage(usage) for name, usage in members_of(result, "modelUsage").items()}
         subtype = text_of(result, "subtype") or ""
-        is_error = True if subtype.startswith("error") else truth_of(result, "is_error")
+        is_error = subtype.startswith("error") or truth_of(result, "is_error")
         said = text_of(result, "result") or " ".join(map(str, items_of(result, "errors"))) or None
         return Report(
             ended=bool(result),

@@ -138,7 +138,9 @@ def _read(directory: Path, parts: Sequence[str], dropped: list[str]) -> tuple[_F
         is_executable = bool((directory / path).stat().st_mode & stat.S_IXUSR)
         files.append(_File(path, content, is_executable))
     try:
-        dropped += {*os.listdir(directory)} - {*parts, str(Path(MANIFEST).parent)}  # noqa: PTH208 - names
+        for above in ("", f"{Path(MANIFEST).parent}/"):
+            there = {f"{above}{name}" for name in os.listdir(directory / above)}  # noqa: PTH208 - names
+            dropped += there - {*parts, MANIFEST, MARKETPLACE, str(Path(MANIFEST).parent)}
     except OSError as problem:
         raise UsageError(f"{directory}: cannot be read: {problem.strerror}") from problem
     return tuple(files)

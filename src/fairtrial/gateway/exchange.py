@@ -82,6 +82,8 @@ class Exchange:
             if self.row.ending is not Ending.ANSWERED or self._sink.broken:
                 self.row.ending = Ending.CLIENT_GONE
             self.row.detail = "the client left before the end" + (f": {error}" if str(error) else "")
+            if self._sink.garbled:  # as a client may where it cannot read on
+                self._break_by_plan("the reply was spoilt")
             if isinstance(error, EndedEarlyError):
                 raise
         except BadMessageError as error:
@@ -376,7 +378,7 @@ class Exchange:
             self._trial.record(outgoing.call, answer.status, reading, client_left=client_left)
         await self._sink.end()
         if self.row.ending is Ending.ANSWERED and self._sink.fired and self._sink.broken:
-            self._break_by_plan("the reply was kept back, or spoilt")
+            self._break_by_plan("the reply was spoilt" if self._sink.garbled else "the reply was kept back")
 
     def _note(self, reading: ReplyReading, decoder: Decoder, ask: Ask, *, ended: bool) -> None:
         """Write down what the meter saw; who ended a reply that did not end by itself is known further up."""

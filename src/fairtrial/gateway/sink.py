@@ -41,10 +41,11 @@ class Sink:
     @property
     def broken(self) -> bool:
         """The client does not get the reply whole and as it was, by plan."""
-        return self._silent or self._is_garbled
+        return self._silent or self.garbled
 
     @property
-    def _is_garbled(self) -> bool:
+    def garbled(self) -> bool:
+        """All of the planned nonsense has gone to the client."""
         return self._garbler is not None and self._garbler.done
 
     def fire(self) -> None:
@@ -88,7 +89,7 @@ class Sink:
         """End the reply as it should end, or as the fault wants it."""
         if not self._silent:
             await self._incoming.end()
-            if self._kind in {FaultKind.DELAY, FaultKind.THROTTLE} or self._is_garbled:
+            if self._kind in {FaultKind.DELAY, FaultKind.THROTTLE} or self.garbled:
                 self.fire()
             return
         self.fire()

@@ -257,7 +257,8 @@ class PluginFiles:
         file_count: Its files.
         total_bytes: Of all of them.
         offers: What it has to offer a model, as Claude Code calls it: `<plugin>:<skill, command or agent>`, in order.
-        dropped: Paths that were left out because their names are those of tests, documents, secrets or repositories.
+        dropped: Paths that were left out: what is no part of it that is taken, and names of tests, documents, secrets or
+            repositories.
     """
 
     name: str

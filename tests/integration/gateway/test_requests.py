@@ -17,6 +17,7 @@ from fairtrial.gateway.ledger import Ending
 from fairtrial.gateway.policy import BudgetKind, Limits, ServedModel, UnnamedModel
 from fairtrial.gateway.sse import MAX_EVENT_BYTES
 from fairtrial.model.usage import TokenUsage
+from fairtrial.wire.faults import Fault, FaultKind
 
 Scene = Any
 Provider = Any
@@ -377,6 +378,23 @@ def test_the_client_may_leave_and_the_provider_notices(
     assert row.ending is Ending.CLIENT_GONE
     assert row.usage is not None
     assert row.usage.is_lower_bound
+
+
+def test_a_client_that_leaves_on_planned_nonsense_has_met_a_broken_reply(
+    scene: Scene, provider: Provider, make_stream: MakeStream
+) -> None:
+    trial = scene.open(faults=(Fault(match="POST", nth=1, kind=FaultKind.GARBLE_REPLY, parameter=10),))
+    left = threading.Event()
+    provider.then(make_stream(2, then=lambda _: left.wait(30)))
+    client = trial.connect()
+    body = json.dumps({"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []})
+    client.request("POST", "/v1/messages", body, _headers(trial))
+    assert b"\xff{garbled" in client.getresponse().read1(100)
+    client.close()
+    (row,) = trial.wait_rows(1)
+    left.set()
+    assert (row.ending, row.detail, row.fault_fired) == (Ending.BROKEN, "planned fault: the reply was spoilt", True)
+    assert trial.open.close().faults_as_planned
 
 
 def test_a_client_that_leaves_before_the_reply_is_noticed_too(scene: Scene, provider: Provider) -> None:

@@ -61,7 +61,10 @@ def test_manifest_skills_scripts_and_assets_are_taken_and_nothing_can_be_written
     assert (captured.file_count, captured.total_bytes) == (len(sizes), sum(sizes))
     assert captured.offers == ("acme:acme-work",)
     assert captured.manifest_schema_version == 1
+    (plugin / ".claude-plugin" / "more.json").write_text("{}")
+    captured = capture(plugin, blobs)
     left = {path.name for path in plugin.iterdir()} - {".claude-plugin", "assets", "scripts", "skills"}
+    left |= {".claude-plugin/more.json"}
     assert "commands" in left
     assert captured.dropped == tuple(sorted(left)), "what is not taken is told"
 
