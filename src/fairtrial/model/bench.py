@@ -257,7 +257,7 @@ class PluginFiles:
         file_count: Its files.
         total_bytes: Of all of them.
         offers: What it has to offer a model, as Claude Code calls it: `<plugin>:<skill, command or agent>`, in order.
-        dropped: Paths that were left out: what is no part of it that is taken, and names of tests, documents, secrets or
+        dropped: Paths that were left out: no part of it that is taken, or names of tests, documents, secrets or
             repositories.
     """
 
