@@ -173,12 +173,7 @@ def test_a_worker_that_is_killed_takes_its_sandbox_with_it(
 ) -> None:
     mark = f"sleep 98.{os.getpid()}"
     script = WORKER + f"inside('{mark} & setsid {mark} & wait')"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    argv = slot_argv([sys.executable, "-c", script, str(public_path)], 3)
-    with subprocess.Popen(argv, cwd=clone, env=env, start_new_session=True) as launcher:
-        eventually(lambda: n_running(mark) == 2)
-        os.kill(launcher.pid, signal.SIGKILL)
-    eventually(lambda: n_running(mark) == 0)
+    kill_once_two_run(mark, [script, str(public_path)], clone, eventually)
 
 
 @pytest.mark.needs("bwrap", "slot")
@@ -197,17 +192,22 @@ def test_what_is_shown_without_its_place_is_gone_with_a_worker_that_is_killed(
         "binds = tuple(Bind(source=source, target=f'/opt/{n}') for n, source in enumerate(shown))\n"
         f"inside('setsid /opt/0 {mark[6:]} & /opt/1/hello {mark[6:]}', binds=binds)\n"
     )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    argv = slot_argv([sys.executable, "-c", script, str(public_path)], 3)
-    with subprocess.Popen(argv, cwd=clone, env=env, start_new_session=True) as launcher:
-        eventually(lambda: n_running(mark) == 2)
-        os.kill(launcher.pid, signal.SIGKILL)
-    eventually(lambda: n_running(mark) == 0)
+    kill_once_two_run(mark, [script, str(public_path)], clone, eventually)
     assert str(public_path) not in Path("/proc/self/mountinfo").read_text()
     assert sorted(path.name for path in tool.parent.iterdir()) == ["hello"]
     for root in [path for path in public_path.iterdir() if path.name != "home"]:
         remove_tree(root)  # nothing is mounted there: what a sweep clears away of its scratch directory can be
     assert [path.name for path in public_path.iterdir()] == ["home"]
+
+
+def kill_once_two_run(mark: str, worker: list[str], clone: Path, eventually: Eventually) -> None:
+    """Start a worker, kill its launcher once two processes of that command run, and wait until none does."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    argv = slot_argv([sys.executable, "-c", *worker], 3)
+    with subprocess.Popen(argv, cwd=clone, env=env, start_new_session=True) as launcher:
+        eventually(lambda: n_running(mark) == 2)
+        os.kill(launcher.pid, signal.SIGKILL)
+    eventually(lambda: n_running(mark) == 0)
 
 
 def n_running(command: str) -> int:
